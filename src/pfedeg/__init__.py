@@ -1,0 +1,39 @@
+"""Personalised federated knowledge graph embedding: PFedEG, its ablations and its baselines."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pfedeg.config import Config as Config
+    from pfedeg.errors import InputError as InputError
+    from pfedeg.errors import PfedegError as PfedegError
+    from pfedeg.errors import RunError as RunError
+    from pfedeg.federation import Federation as Federation
+    from pfedeg.federation import Rows as Rows
+    from pfedeg.federation import Shared as Shared
+    from pfedeg.graph import KnowledgeGraph as KnowledgeGraph
+    from pfedeg.kernels import Absorb as Absorb
+    from pfedeg.training import Training as Training
+    from pfedeg.training import train as train
+
+_HOMES = {
+    "Absorb": "kernels",
+    "Config": "config",
+    "Federation": "federation",
+    "InputError": "errors",
+    "KnowledgeGraph": "graph",
+    "PfedegError": "errors",
+    "Rows": "federation",
+    "RunError": "errors",
+    "Shared": "federation",
+    "Training": "training",
+    "train": "training",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names when they are first asked for, so that the command line answers at once."""
+    if name in _HOMES:
+        return getattr(import_module(f"pfedeg.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'pfedeg' has no attribute {name!r}")

@@ -1,0 +1,304 @@
+"""A federation: the clients' graphs, how their entities align, and what of that a server may know."""
+
+import hashlib
+import hmac
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg import randomness
+from pfedeg.errors import InputError
+from pfedeg.graph import (
+    SPLITS,
+    Ids,
+    KnowledgeGraph,
+    Named,
+    normal,
+    read_folder,
+    read_tsv,
+    sorted_unique,
+    split_graph,
+    write_tsv,
+)
+
+ClientId = str
+Mat = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Embedding rows by aligned id: the only arrays that travel. An absent id means that nothing is known of it."""
+
+    ids: Ids  # sorted
+    values: Mat  # (len(ids), width)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes on a wire."""
+        return self.ids.nbytes + self.values.nbytes
+
+
+class Shared:
+    """All that a server may know of a federation: which client owns which aligned ids. No names, no triples."""
+
+    def __init__(self, ids: Mapping[ClientId, Ids]) -> None:
+        """`ids[c][row]` is the aligned id of local row `row` at client c (the paper's permutation P^c)."""
+        self.clients: tuple[ClientId, ...] = tuple(sorted(ids))
+        self.ids = {client: ids[client] for client in self.clients}
+
+    @cached_property
+    def owners(self) -> NDArray[np.int32]:
+        """How many clients own each aligned id (the column sums of the paper's existence matrix M)."""
+        size = max((int(ids.max()) + 1 for ids in self.ids.values() if len(ids)), default=0)
+        count = np.zeros(size, np.int32)
+        for ids in self.ids.values():
+            count[ids] += 1
+        return count
+
+    @cached_property
+    def travelling(self) -> Mapping[ClientId, Ids]:
+        """The sorted ids of each client that another client owns too: only their rows travel."""
+        return {client: np.sort(ids[self.owners[ids] > 1]) for client, ids in self.ids.items()}
+
+    @cached_property
+    def common(self) -> Mapping[tuple[ClientId, ClientId], Ids]:
+        """For every ordered pair (i, j) that shares ids: where these are among i's travelling ids, in the order of ids."""
+        places = {}
+        for i, mine in self.travelling.items():
+            for j, theirs in self.travelling.items():
+                if i != j and len(place := np.flatnonzero(np.isin(mine, theirs, assume_unique=True))):
+                    places[i, j] = place.astype(np.int32)
+        return places
+
+
+class Federation:
+    """Client name → knowledge graph, ordered by name."""
+
+    def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph]) -> None:
+        """Check that every client can train."""
+        if not graphs:
+            raise InputError("a federation needs at least one client")
+        for client, graph in graphs.items():
+            if not len(graph.train):
+                raise InputError(f"client {client!r} has no training triples")
+        self.graphs = {client: graphs[client] for client in sorted(graphs)}
+
+    @classmethod
+    def read(cls, path: str | Path, seed: int = 0) -> "Federation":
+        """From a folder with a subfolder per client, or a Parquet file; unsplit clients are split by seed."""
+        path = Path(path)
+        if path.is_dir():
+            return cls(_read_folders(path, seed))
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        return cls(_read_parquet(path, seed))
+
+    def write(self, folder: Path) -> None:
+        """As a folder per client; all of it appears at once or not at all."""
+        create_folder(folder, self._write_clients)
+
+    def _write_clients(self, folder: Path) -> None:
+        for client, graph in self.graphs.items():
+            target = folder / safe_name(client)
+            target.mkdir()
+            for split in SPLITS:
+                if len(graph.triples(split)):
+                    write_tsv(target / f"{split}.tsv", graph.named(split))
+
+    def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
+        """Aligned ids: positions in the sorted list of all clients' tokens."""
+        names = {c: g.entities if kind == "entity" else g.relations for c, g in self.graphs.items()}
+        tokens = {name: token(name, secret) for part in names.values() for name in part}
+        position = {token: i for i, token in enumerate(sorted(tokens.values()))}
+        return Shared({c: np.array([position[tokens[name]] for name in part], np.int32) for c, part in names.items()})
+
+    def merged(self) -> KnowledgeGraph:
+        """One graph with the union of all training triples (and every entity), for Collective."""
+        entities = tuple(sorted({name for graph in self.graphs.values() for name in graph.entities}))
+        relations = tuple(sorted({name for graph in self.graphs.values() for name in graph.relations}))
+        parts = []
+        for graph in self.graphs.values():
+            entity, relation = places(graph.entities, entities), places(graph.relations, relations)
+            h, r, t = graph.train.T
+            parts.append(np.stack([entity[h], relation[r], entity[t]], 1))
+        train = sorted_unique(np.concatenate(parts), len(entities), len(relations))
+        return KnowledgeGraph(entities, relations, train, train[:0], train[:0])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all names and triples: equal data have equal fingerprints, wherever they come from."""
+        digest = hashlib.sha256()
+        for client, graph in self.graphs.items():
+            for text in (client, *graph.entities, *graph.relations):
+                raw = text.encode()
+                digest.update(len(raw).to_bytes(8, "little") + raw)
+            for split in SPLITS:
+                triples = graph.triples(split)
+                digest.update(len(triples).to_bytes(8, "little") + triples.astype("<i4").tobytes())
+        return digest.hexdigest()
+
+
+def token(name: str, secret: bytes) -> bytes:
+    """What stands for a name outside of its client: HMAC-SHA256 under a secret of the clients (empty when embedded)."""
+    return hmac.digest(secret, normal(name).encode(), "sha256")
+
+
+def safe_name(client: ClientId) -> str:
+    """A file name for a client of any name: itself if plain, else its plain characters and a hash."""
+    plain = "".join(sign for sign in client if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
+    if plain == client and plain and plain[0] not in "-_" and plain not in _DEVICES:
+        return client
+    return f"{plain or 'client'}-{hashlib.sha256(client.encode()).hexdigest()[:10]}"
+
+
+_DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
+
+
+def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a new folder by filling a temporary one beside it and renaming that."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: exists already; choose another --out or remove it")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
+    try:
+        fill(temporary)
+        temporary.chmod(0o777 & ~_umask())
+        os.replace(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def partition(triples: Named, clients: int, seed: int) -> Federation:
+    """Deal the relations evenly at random to `clients` clients and split each one's triples anew."""
+    relations = sorted({normal(r) for _, r, _ in triples})
+    if not 1 <= clients <= len(relations):
+        raise InputError(f"--clients {clients}: the graph has {len(relations)} relations, so 1 to {len(relations)} clients")
+    order = randomness.permutation(randomness.key("partition", seed), len(relations))
+    owner = {relations[relation]: place % clients for place, relation in enumerate(order.tolist())}
+    parts: list[list[tuple[str, str, str]]] = [[] for _ in range(clients)]
+    for h, r, t in triples:
+        parts[owner[normal(r)]].append((h, r, t))
+    width = len(str(clients - 1))
+    names = [f"client-{i:0{width}}" for i in range(clients)]
+    return Federation({name: split_graph(part, seed, origin=name) for name, part in zip(names, parts, strict=True)})
+
+
+def read_pooled(path: str | Path) -> list[tuple[str, str, str]]:
+    """All triples of one graph, its splits pooled: a TSV file, a folder of TSV files, or a Parquet file."""
+    path = Path(path)
+    if path.is_dir():
+        files = [file for name in (*SPLITS, "triples") if (file := path / f"{name}.tsv").exists()]
+        if not files:
+            raise InputError(f"{path}: holds neither train.tsv nor triples.tsv")
+        return [triple for file in files for triple in read_tsv(file)]
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    if path.suffix.lower() == ".tsv":
+        return read_tsv(path)
+    columns = _parquet_columns(path)
+    return list(zip(columns["head"], columns["relation"], columns["tail"], strict=True))
+
+
+def places(names: tuple[str, ...], among: tuple[str, ...]) -> Ids:
+    """Where each name stands in `among`."""
+    position = {name: i for i, name in enumerate(among)}
+    return np.array([position[name] for name in names], np.int32)
+
+
+def _read_folders(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
+    if (path / "train.tsv").exists() or (path / "triples.tsv").exists():
+        return {_client_name(path.resolve()): read_folder(path, seed)}
+    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+    if not folders:
+        raise InputError(f"{path}: no clients; it should hold a subfolder with train.tsv or triples.tsv per client")
+    graphs: dict[ClientId, KnowledgeGraph] = {}
+    for folder in folders:
+        client = _client_name(folder)
+        if client in graphs:
+            raise InputError(f"{path}: two clients are called {client!r} (their folders differ in Unicode form only)")
+        graphs[client] = read_folder(folder, seed)
+    return graphs
+
+
+def _client_name(folder: Path) -> ClientId:
+    try:
+        folder.name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{os.fsencode(folder)!r}: the folder's name is not valid UTF-8; rename it") from None
+    return normal(folder.name)
+
+
+def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
+    columns = _parquet_columns(path)
+    rows = len(columns["head"])
+    spelled = columns.get("client", [path.stem] * rows)
+    splits = columns.get("split")
+    names: dict[ClientId, str] = {}
+    for name in dict.fromkeys(spelled):
+        if names.setdefault(normal(name), name) != name:
+            raise InputError(f"{path}: two clients are called {normal(name)!r} (they differ in Unicode form only)")
+    parts: dict[ClientId, dict[str, list[tuple[str, str, str]]]] = {}
+    triples = zip(columns["head"], columns["relation"], columns["tail"], strict=True)
+    for client, split, triple in zip(spelled, splits or ["triples"] * rows, triples, strict=True):
+        parts.setdefault(normal(client), {}).setdefault(split, []).append(triple)
+    graphs = {}
+    for client, part in parts.items():
+        origin = f"{path}, client {client!r}"
+        if unknown := set(part) - {*SPLITS, "triples"}:
+            raise InputError(f"{origin}: unknown split {sorted(unknown)[0]!r}; splits are train, valid and test")
+        if splits is None:
+            graphs[client] = split_graph(part["triples"], seed, origin=origin)
+        else:
+            graphs[client] = KnowledgeGraph.from_names(*(part.get(split, ()) for split in SPLITS), origin=origin)
+    return graphs
+
+
+def _parquet_columns(path: Path) -> dict[str, list[str]]:
+    """The columns head, relation, tail and, where present, client and split, as strings without nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a readable Parquet file ({reason})") from None
+    columns = {}
+    for name in ("client", "split", "head", "relation", "tail"):
+        if name not in table.column_names:
+            if name in ("client", "split"):
+                continue
+            found = ", ".join(table.column_names)
+            raise InputError(f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail")
+        column = table.column(name)
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py() + 1
+            raise InputError(f"{path}, row {row}: the {name} is missing")
+        try:
+            columns[name] = column.cast(pa.string()).to_pylist()
+        except pa.ArrowException:
+            raise InputError(f"{path}: column {name!r} is {column.type}, not text") from None
+        if "" in columns[name]:
+            raise InputError(f"{path}, row {columns[name].index('') + 1}: the {name} is empty")
+    if not len(table):
+        raise InputError(f"{path}: empty; it holds no triples")
+    return columns

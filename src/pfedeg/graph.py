@@ -1,0 +1,191 @@
+"""One client's knowledge graph: triples with dense local ids, read from files and split."""
+
+import os
+import unicodedata
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg import randomness
+from pfedeg.errors import DataWarning, InputError
+
+Ids = NDArray[np.int32]
+Split = Literal["train", "valid", "test"]
+Side = Literal["tail", "head"]
+Named = Sequence[tuple[str, str, str]]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+class Known(NamedTuple):
+    """The sorted true answers of every question (h, r, ?) or (?, r, t), as compressed rows."""
+
+    keys: NDArray[np.int64]  # sorted, given entity · relations + relation
+    start: NDArray[np.int64]  # answers[start[i]:start[i + 1]] belong to keys[i]
+    answers: Ids
+
+
+@dataclass(frozen=True)
+class KnowledgeGraph:
+    """Entities and relations are sorted by name, triples (n, 3) int32 by h, r, t: the content alone decides the ids."""
+
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    train: Ids
+    valid: Ids
+    test: Ids
+
+    @classmethod
+    def from_names(cls, train: Named, valid: Named = (), test: Named = (), *, origin: str = "graph") -> "KnowledgeGraph":
+        """Number the names (normalised to Unicode NFC) and drop duplicate triples, with a warning."""
+        parts = (train, valid, test)
+        names = {name for part in parts for h, _, t in part for name in (h, t)}
+        entity, entities = _number(names)
+        relation, relations = _number({r for part in parts for _, r, _ in part})
+        splits, duplicates = [], 0
+        for part in parts:
+            ids = np.array([(entity[h], relation[r], entity[t]) for h, r, t in part], np.int32).reshape(-1, 3)
+            unique = sorted_unique(ids, len(entities), len(relations))
+            duplicates += len(ids) - len(unique)
+            splits.append(unique)
+        if duplicates:
+            warnings.warn(f"{origin}: dropped {duplicates} duplicate triple(s)", DataWarning, stacklevel=2)
+        return cls(entities, relations, *splits)
+
+    def triples(self, split: Split) -> Ids:
+        """The triples of one split."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}[split]
+
+    def named(self, split: Split) -> list[tuple[str, str, str]]:
+        """The triples of one split, with names."""
+        return [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.triples(split).tolist()]
+
+    def known(self, side: Side = "tail", splits: Iterable[Split] = SPLITS) -> Known:
+        """True tails of every (h, r), or heads of every (r, t), over the given splits."""
+        triples = np.concatenate([self.triples(split) for split in splits])
+        given, answer = (0, 2) if side == "tail" else (2, 0)
+        key = triples[:, given].astype(np.int64) * len(self.relations) + triples[:, 1]
+        owner, answers = np.divmod(np.unique(key * len(self.entities) + triples[:, answer]), len(self.entities))
+        keys, first = np.unique(owner, return_index=True)
+        return Known(keys, np.append(first, len(owner)).astype(np.int64), answers.astype(np.int32))
+
+    @cached_property
+    def entity_ids(self) -> Mapping[str, int]:
+        """Name → local id of every entity."""
+        return {name: i for i, name in enumerate(self.entities)}
+
+    @cached_property
+    def relation_ids(self) -> Mapping[str, int]:
+        """Name → local id of every relation."""
+        return {name: i for i, name in enumerate(self.relations)}
+
+
+def normal(name: str) -> str:
+    """The form in which a name counts: Unicode NFC."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _number(names: set[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Ids in the order of the sorted normal forms, for every spelling that occurs."""
+    ordered = tuple(sorted({normal(name) for name in names}))
+    position = {name: i for i, name in enumerate(ordered)}
+    return {name: position[normal(name)] for name in names}, ordered
+
+
+def sorted_unique(ids: Ids, entities: int, relations: int) -> Ids:
+    """The distinct triples in the order of h, r, t; read-only."""
+    packed = np.unique((ids[:, 0].astype(np.int64) * relations + ids[:, 1]) * entities + ids[:, 2])
+    rest, tails = np.divmod(packed, max(entities, 1))
+    triples = np.stack([*np.divmod(rest, max(relations, 1)), tails], 1).astype(np.int32)
+    triples.flags.writeable = False
+    return triples
+
+
+def read_tsv(path: Path) -> list[tuple[str, str, str]]:
+    """Triples from a tab-separated UTF-8 file without header: head, relation, tail; blank lines are skipped."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {line}: not valid UTF-8; save the file as UTF-8") from None
+    triples = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")
+        if not line:
+            continue
+        fields = line.split("\t")
+        if len(fields) != 3:
+            raise InputError(f"{path}, line {number}: {len(fields)} column(s) instead of head<TAB>relation<TAB>tail")
+        if "" in fields:
+            column = ("head", "relation", "tail")[fields.index("")]
+            raise InputError(f"{path}, line {number}: the {column} is empty")
+        triples.append((fields[0], fields[1], fields[2]))
+    if not triples:
+        raise InputError(f"{path}: empty; a triples file has a line head<TAB>relation<TAB>tail per fact")
+    return triples
+
+
+def write_tsv(path: Path, triples: Named) -> None:
+    """The counterpart of `read_tsv`."""
+    for triple in triples:
+        for name in triple:
+            if any(sign in name for sign in "\t\r\n"):
+                raise InputError(f"the name {name!r} holds a tab or a line break, which TSV cannot carry; use Parquet")
+    path.write_text("".join(f"{h}\t{r}\t{t}\n" for h, r, t in triples), encoding="utf-8", newline="\n")
+
+
+def read_folder(folder: Path, seed: int) -> KnowledgeGraph:
+    """A graph from train.tsv (and valid.tsv, test.tsv), or from triples.tsv, which is split by seed."""
+    whole, train = folder / "triples.tsv", folder / "train.tsv"
+    origin = os.fspath(folder)
+    if whole.exists():
+        for split in SPLITS:
+            if (folder / f"{split}.tsv").exists():
+                raise InputError(f"{folder}: holds both triples.tsv and {split}.tsv; keep one of them")
+        return split_graph(read_tsv(whole), seed, origin=origin)
+    if not train.exists():
+        raise InputError(f"{folder}: holds neither train.tsv nor triples.tsv")
+    parts = {split: read_tsv(path) for split in SPLITS if (path := folder / f"{split}.tsv").exists()}
+    return KnowledgeGraph.from_names(origin=origin, **parts)
+
+
+def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> KnowledgeGraph:
+    """Split 0.8 / 0.1 / 0.1 at random, keeping every entity and relation in train.
+
+    As FedE's protocol: walk through the shuffled triples and hold one out if its head, its tail and its relation
+    all still occur elsewhere in train, until a fifth is held out; half of that is valid, half test.
+    """
+    graph = KnowledgeGraph.from_names(triples, origin=origin)
+    ids = graph.train
+    entities = np.bincount(ids[:, [0, 2]].ravel(), minlength=len(graph.entities)).tolist()
+    relations = np.bincount(ids[:, 1], minlength=len(graph.relations)).tolist()
+    goal = int(0.2 * len(ids))
+    held: list[int] = []
+    for index in randomness.permutation(randomness.key("split", seed), len(ids)).tolist():
+        if len(held) == goal:
+            break
+        h, r, t = ids[index].tolist()
+        entities[h] -= 1
+        entities[t] -= 1
+        if min(entities[h], entities[t]) > 0 and relations[r] > 1:
+            relations[r] -= 1
+            held.append(index)
+        else:
+            entities[h] += 1
+            entities[t] += 1
+    out = np.array(held, np.int64)
+    valid, test = np.sort(out[len(out) // 2 :]), np.sort(out[: len(out) // 2])
+    train = np.delete(ids, out, axis=0)
+    parts = [train, ids[valid], ids[test]]
+    for part in parts:
+        part.flags.writeable = False
+    return KnowledgeGraph(graph.entities, graph.relations, *parts)

@@ -1,0 +1,523 @@
+"""The kernels that run: sampling, scores, gradients and Adam fused by numba, the same for any number of threads.
+
+A batch takes three passes. (1) Over positives: compose the query, draw negatives, score, weigh, and sum the query's
+gradient. (2) Sort the (query, entity) pairs by entity. (3) Over entities: sum the row's gradient in the order of the
+positives and apply Adam with the pull towards K in the same visit. There are no gradient tables and no atomics on
+numbers, so neither threads nor their timing can change a result. With shared negatives pass 2 has nothing to sort:
+a chunk of positives already holds the gradients of its negatives.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg import randomness
+from pfedeg.graph import Ids
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys
+from pfedeg.kernels.jit import STOP, Team, barrier, exp, jit, log1p, random_below, take
+from pfedeg.kernels.tiles import ZERO, compare, compose, deposit, gather, spread
+from pfedeg.models import Mat, Model
+
+ROWS = 64  # entity rows that a thread takes at a time
+
+
+class Settings(NamedTuple):
+    """`Local` and `Absorb` as kernels take them."""
+
+    batch: int
+    negatives: int
+    own: bool
+    chunk: int
+    mean: bool
+    alpha: np.float32
+    lr: float
+    beta1: float
+    beta2: float
+    epsilon: np.float32
+    pull: float
+    contrast: float
+    temperature: float
+    pooled: bool
+
+
+class Scratch(NamedTuple):
+    """Memory for one batch, allocated once per call."""
+
+    query: Mat  # (batch, width) q of every positive
+    ids: Ids  # (batch, pairs) the positive's tail, then (own) its negatives
+    weight: Mat  # (batch, pairs) ∂L/∂s of each
+    score: Mat  # (threads, pairs)
+    by_query: Mat  # (threads, width)
+    by_row: Mat  # (threads, width)
+    by_relation: Mat  # (batch, relation width)
+    gradient: Mat  # ready gradients of entity rows: heads, then (shared) each chunk's negatives
+    head: Ids  # (entities,) first ready gradient of an entity, −1 if none
+    next: Ids  # the next ready gradient of the same entity
+    count: Ids  # (threads, entities) pairs of each entity, then where the next one goes
+    end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
+    source: Ids  # sorted pairs: the positive
+    sorted_weight: Mat  # sorted pairs: ∂L/∂s
+    column: Mat  # (threads, negatives, chunk) weights of a chunk's shared negatives
+    relation_sum: Mat  # (relations, relation width)
+    loss: Mat  # (batch,)
+    square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖², or of the sum of s_l − s_g
+    total: NDArray[np.float64]  # sum of losses, ‖E − K‖ or mean (s_l − s_g), 1 if threads shall stop
+
+
+class Fused:
+    """`Kernels` compiled by numba, run by a team of threads."""
+
+    def __init__(self, threads: int = 1) -> None:
+        """Results are the same for any number of threads."""
+        self._team = Team(threads)
+
+    def train(
+        self,
+        model: Model,
+        local: Local,
+        absorb: Absorb,
+        tables: Tables,
+        moments: Moments,
+        knowledge: Knowledge,
+        positives: Positives,
+        key: int,
+    ) -> float:
+        """See `Kernels.train`."""
+        n = len(positives.triples)
+        keys = [epoch_keys(key, epoch) for epoch in range(local.epochs)]
+        orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
+        negative_keys = np.array([negative for _, negative in keys], np.uint64)
+        settings = _settings(local, absorb)
+        scratch = _scratch(settings, tables, min(local.batch, n), self._team.size)
+        arguments = (model, settings, tables, moments, knowledge, positives, orders, negative_keys, scratch)
+        self._team.run(_train, *arguments)
+        moments.steps[0] += local.epochs * -(-n // local.batch)
+        return float(scratch.total[0]) / (n * local.epochs)
+
+    def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
+        """See `Kernels.scores`."""
+        result = np.zeros((len(queries), len(tables.entity)), np.float32)
+        self._team.run(_scores, model, tables.entity, queries, result)
+        return result
+
+    def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
+        """See `Kernels.ranks`."""
+        result = np.zeros(len(questions.truth))
+        buffer = np.zeros((self._team.size, len(tables.entity) + 3), np.float32)
+        self._team.run(_ranks, model, tables.entity, queries, questions, buffer, result)
+        return result
+
+
+def _settings(local: Local, absorb: Absorb) -> Settings:
+    return Settings(
+        local.batch,
+        local.negatives,
+        local.sampling == "own",
+        min(local.chunk, local.batch),
+        local.loss == "mean",
+        np.float32(local.alpha),
+        local.lr,
+        local.beta1,
+        local.beta2,
+        np.float32(local.epsilon),
+        absorb.pull,
+        absorb.contrast,
+        absorb.temperature,
+        absorb.pooled,
+    )
+
+
+def _scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scratch:
+    entities, width = tables.entity.shape
+    pairs = 1 + s.negatives if s.own else 1
+    ready = batch if s.own else batch + -(-batch // s.chunk) * s.negatives
+
+    def floats(*shape: int) -> Mat:
+        return np.zeros(shape, np.float32)
+
+    return Scratch(
+        query=floats(batch, width),
+        ids=np.zeros((batch, pairs), np.int32),
+        weight=floats(batch, pairs),
+        score=floats(threads, 1 + s.negatives + 3),
+        by_query=floats(threads, width),
+        by_row=floats(threads, width),
+        by_relation=floats(batch, tables.relation.shape[1]),
+        gradient=floats(ready, width),
+        head=np.full(entities, -1, np.int32),
+        next=np.zeros(ready, np.int32),
+        count=np.zeros((threads, entities), np.int32),
+        end=np.zeros(entities + 1, np.int64),
+        source=np.zeros(batch * pairs, np.int32),
+        sorted_weight=floats(batch * pairs),
+        column=floats(threads, 0 if s.own else s.negatives, s.chunk),
+        relation_sum=floats(*tables.relation.shape),
+        loss=floats(batch),
+        square=np.zeros(entities),
+        total=np.zeros(3),
+    )
+
+
+@jit
+def _train(thread, threads, sync, model, s, tables, moments, knowledge, positives, orders, keys, x):
+    """All epochs, on one thread of a team."""
+    entities, n = len(tables.entity), len(positives.triples)
+    step = moments.steps[0]
+    for e in range(entities * thread // threads, entities * (thread + 1) // threads):
+        x.square[e] = _refer(s, tables.entity[e], knowledge, e)
+    for epoch in range(len(orders)):
+        for first in range(0, n, s.batch):
+            size = min(s.batch, n - first)
+            chosen = orders[epoch, first : first + size]
+            scale = np.float32(0.5 / size if s.mean else 0.5)
+            barrier(threads, sync)
+            if s.own:
+                lo, hi = size * thread // threads, size * (thread + 1) // threads
+                _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, keys[epoch], scale, x)
+            else:
+                chunks = -(-size // s.chunk)
+                lo, hi = chunks * thread // threads * s.chunk, min(chunks * (thread + 1) // threads * s.chunk, size)
+                _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, keys[epoch], scale, x)
+            barrier(threads, sync)
+            if thread == 0:
+                _settle(threads, sync, s, tables, positives, chosen, x)
+            barrier(threads, sync)
+            if x.total[2] != 0:
+                return
+            _sort_pairs(thread, x, lo, hi)
+            barrier(threads, sync)
+            step += 1
+            _update(thread, sync, model, s, tables, moments, knowledge, positives, chosen, step, x)
+
+
+@jit
+def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
+    """Pass 1 for positives lo … hi − 1 of the batch, each with negatives of its own."""
+    entities = len(tables.entity)
+    count = x.count[thread]
+    count[:] = 0
+    for i in range(lo, hi):
+        triple = chosen[i]
+        ids, weight = x.ids[i], x.weight[i]
+        ids[0] = positives.triples[triple, 2]
+        group = positives.group[triple]
+        start, stop = positives.start[group], positives.start[group + 1]
+        free = np.uint64(entities - (stop - start))
+        counter = np.uint64(first + i) * np.uint64(s.negatives)
+        for j in range(s.negatives):
+            u = random_below(key, counter + np.uint64(j), free)
+            ids[1 + j] = _free(positives.tails, start, stop, u) if free > 0 else 0
+        _query(model, tables, positives.triples[triple], x.query[i])
+        score = x.score[thread]
+        _score(model, x.query[i], tables.entity, ids, score)
+        x.loss[i] = _weigh(s, score, weight, free > 0, scale)
+        _query_gradient(thread, model, tables, positives.triples[triple], i, ids, weight, x)
+        for j in range(len(ids)):
+            count[ids[j]] += 1
+
+
+@jit
+def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
+    """Pass 1 for positives lo … hi − 1 of the batch (whole chunks), each chunk with negatives that it shares."""
+    entities, n, size = len(tables.entity), s.negatives, len(chosen)
+    ids = np.empty(1 + n, np.int32)
+    weight = np.empty(1 + n, np.float32)
+    source = np.empty(s.chunk, np.int32)
+    count = x.count[thread]
+    count[:] = 0
+    for begin in range(lo, hi, s.chunk):
+        end = min(begin + s.chunk, hi)
+        counter = np.uint64(first + begin) * np.uint64(n)
+        for j in range(n):
+            ids[1 + j] = random_below(key, counter + np.uint64(j), np.uint64(entities))
+        for i in range(begin, end):
+            triple = chosen[i]
+            ids[0] = positives.triples[triple, 2]
+            group = positives.group[triple]
+            start, stop = positives.start[group], positives.start[group + 1]
+            _query(model, tables, positives.triples[triple], x.query[i])
+            score = x.score[thread]
+            _score(model, x.query[i], tables.entity, ids, score)
+            free = False
+            for j in range(1, 1 + n):
+                if _is_known(positives.tails, start, stop, ids[j]):
+                    score[j] = -np.inf
+                else:
+                    free = True
+            x.loss[i] = _weigh(s, score, weight, free, scale)
+            _query_gradient(thread, model, tables, positives.triples[triple], i, ids, weight, x)
+            source[i - begin] = i
+            x.ids[i, 0], x.weight[i, 0] = ids[0], weight[0]
+            count[ids[0]] += 1
+            for j in range(n):
+                x.column[thread, j, i - begin] = weight[1 + j]
+        for j in range(n):
+            row = size + begin // s.chunk * n + j
+            g = x.gradient[row]
+            g[:] = ZERO
+            deposit(model, x.query, source, x.column[thread, j], 0, end - begin, tables.entity[ids[1 + j]], g)
+            x.next[row] = ids[1 + j]  # the entity; _settle turns it into a link
+
+
+@jit
+def _query(model, tables, triple, q):
+    compose(model, tables.entity[triple[0]], tables.relation[triple[1]], q)
+
+
+@jit
+def _query_gradient(thread, model, tables, triple, i, ids, weight, x):
+    """The gradient of a positive's query, and from it those of its head and its relation."""
+    g = x.by_query[thread]
+    g[:] = ZERO
+    q = x.query[i]
+    gather(model, q, tables.entity, ids, weight, g)
+    h, r = tables.entity[triple[0]], tables.relation[triple[1]]
+    spread(model, h, r, q, g, x.gradient[i], x.by_relation[i])
+
+
+@jit
+def _free(tails, start, stop, u):
+    """The u-th entity that is not in the sorted tails[start:stop]."""
+    lo, hi = start, stop
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if tails[middle] - (middle - start) <= u:
+            lo = middle + 1
+        else:
+            hi = middle
+    return u + np.int32(lo - start)
+
+
+@jit
+def _is_known(tails, start, stop, entity):
+    lo, hi = start, stop
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if tails[middle] < entity:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo < stop and tails[lo] == entity
+
+
+@jit
+def _score(model, q, table, ids, score):
+    """score[k] = s(q, table[ids[k]]), four at a time."""
+    n = len(ids)
+    for k in range(0, n - 3, 4):
+        a, b, c, d = compare(model, q, table, ids[k], ids[k + 1], ids[k + 2], ids[k + 3])
+        score[k], score[k + 1], score[k + 2], score[k + 3] = a, b, c, d
+    for k in range(n - n % 4, n):
+        score[k] = compare(model, q, table, ids[k], ids[k], ids[k], ids[k])[0]
+
+
+@jit
+def _weigh(s, score, weight, free, scale):
+    """L_KGE and weight = scale · 2 · ∂L_KGE/∂s, from the scores of the positive (at 0) and its negatives.
+
+    L_KGE = ½ [ softplus(−s) + Σ_j w_j softplus(s_j) ], w = softmax(α · s_·) held constant.
+    """
+    n = len(weight)
+    small = exp(-abs(score[0]))
+    loss = max(-score[0], ZERO) + log1p(small)
+    weight[0] = -scale * (small if score[0] >= ZERO else np.float32(1.0)) / (np.float32(1.0) + small)
+    if not free:
+        weight[1:] = ZERO
+        return np.float32(0.5) * loss
+    top = score[1]
+    for j in range(2, n):
+        top = max(top, score[j])
+    total = ZERO
+    for j in range(1, n):
+        weight[j] = exp(s.alpha * (score[j] - top))
+        total += weight[j]
+    inverse = np.float32(1.0) / total
+    negative = ZERO
+    for j in range(1, n):
+        w = weight[j] * inverse
+        small = exp(-abs(score[j]))
+        plus = max(score[j], ZERO) + log1p(small)
+        negative += w * plus
+        weight[j] = scale * w * (np.float32(1.0) if score[j] >= ZERO else small) / (np.float32(1.0) + small)
+    return np.float32(0.5) * (loss + negative)
+
+
+@jit
+def _settle(threads, sync, s, tables, positives, chosen, x):
+    """Between passes 1 and 3, on one thread: sum what the passes left in order, and find each entity's pairs."""
+    size, entities = len(chosen), len(tables.entity)
+    loss = 0.0
+    for i in range(size):
+        loss += x.loss[i]
+    x.total[0] += loss
+    x.total[2] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
+    reference = 0.0
+    for e in range(entities):
+        reference += x.square[e]
+    x.total[1] = np.sqrt(reference) if s.pull != 0 else reference / entities
+    place = 0
+    for e in range(entities):
+        x.end[e] = place
+        for thread in range(threads):
+            number = x.count[thread, e]
+            x.count[thread, e] = place
+            place += number
+    x.end[entities] = place
+    ready = size if s.own else size + -(-size // s.chunk) * s.negatives
+    for row in range(ready - 1, -1, -1):  # backwards, so that lists run forwards
+        entity = positives.triples[chosen[row], 0] if row < size else x.next[row]
+        x.next[row] = x.head[entity]
+        x.head[entity] = row
+
+
+@jit
+def _sort_pairs(thread, x, lo, hi):
+    """Pass 2: a stable counting sort of the pairs by entity."""
+    place = x.count[thread]
+    for i in range(lo, hi):
+        for j in range(x.ids.shape[1]):
+            entity = x.ids[i, j]
+            x.source[place[entity]] = i
+            x.sorted_weight[place[entity]] = x.weight[i, j]
+            place[entity] += 1
+
+
+@jit
+def _update(thread, sync, model, s, tables, moments, knowledge, positives, chosen, step, x):
+    """Pass 3: the gradient of every row, and one step of Adam."""
+    rate = np.float32(s.lr / (1.0 - s.beta1**step))
+    unbias = np.float32(1.0 / np.sqrt(1.0 - s.beta2**step))
+    entities = len(tables.entity)
+    g = x.by_row[thread]
+    while True:
+        begin = take(sync, ROWS)
+        if begin >= entities + ROWS:
+            return
+        if begin >= entities:  # the last unit of work: relations
+            x.relation_sum[:] = ZERO
+            for i in range(len(chosen)):
+                row = x.relation_sum[positives.triples[chosen[i], 1]]
+                for k in range(len(row)):
+                    row[k] += x.by_relation[i, k]
+            for r in range(len(tables.relation)):
+                first, second = moments.relation1[r], moments.relation2[r]
+                _adam(s, rate, unbias, tables.relation[r], first, second, x.relation_sum[r])
+            continue
+        for e in range(begin, min(begin + ROWS, entities)):
+            g[:] = ZERO
+            row = tables.entity[e]
+            deposit(model, x.query, x.source, x.sorted_weight, x.end[e], x.end[e + 1], row, g)
+            link = x.head[e]
+            x.head[e] = -1
+            while link >= 0:
+                for k in range(len(g)):
+                    g[k] += x.gradient[link, k]
+                link = x.next[link]
+            if s.pull != 0 and x.total[1] > 0:
+                pull = np.float32(s.pull / x.total[1])
+                for k in range(len(g)):
+                    g[k] += pull * (row[k] - knowledge.received[e, k])
+            if s.contrast != 0:
+                _contrast(s, x.total[1], len(tables.entity), row, knowledge.received[e], knowledge.previous[e], g)
+            _adam(s, rate, unbias, row, moments.entity1[e], moments.entity2[e], g)
+            x.square[e] = _refer(s, row, knowledge, e)
+
+
+@jit
+def _adam(s, rate, unbias, row, first, second, g):
+    b1, b2 = np.float32(s.beta1), np.float32(s.beta2)
+    c1, c2 = np.float32(1.0 - s.beta1), np.float32(1.0 - s.beta2)
+    for k in range(len(row)):
+        m = b1 * first[k] + c1 * g[k]
+        v = b2 * second[k] + c2 * g[k] * g[k]
+        first[k], second[k] = m, v
+        row[k] -= rate * m / (np.sqrt(v) * unbias + s.epsilon)
+
+
+@jit
+def _refer(s, row, knowledge, e):
+    """A row's share of what the next step needs to know of the whole table."""
+    if s.pull != 0:
+        total = ZERO
+        for k in range(len(row)):
+            difference = row[k] - knowledge.received[e, k]
+            total += difference * difference
+        return np.float64(total)
+    if s.contrast != 0 and s.pooled:
+        _, s_g = _cosine(row, knowledge.received[e])
+        _, s_l = _cosine(row, knowledge.previous[e])
+        return np.float64(s_l - s_g)
+    return 0.0
+
+
+@jit
+def _cosine(a, b):
+    """1 / (|a| |b|) and the cosine; both 0 where a row is zero."""
+    ab = aa = bb = ZERO
+    for k in range(len(a)):
+        ab += a[k] * b[k]
+        aa += a[k] * a[k]
+        bb += b[k] * b[k]
+    product = np.sqrt(aa) * np.sqrt(bb)
+    inverse = np.float32(1.0) / product if product > ZERO else ZERO
+    return inverse, ab * inverse
+
+
+@jit
+def _contrast(s, pooled_difference, entities, row, received, previous, g):
+    """Add FedEC's gradient: μ / (n τ) · σ((s_l − s_g) / τ) · (∂s_l − ∂s_g)."""
+    inverse_g, s_g = _cosine(row, received)
+    inverse_l, s_l = _cosine(row, previous)
+    difference = pooled_difference if s.pooled else np.float64(s_l - s_g)
+    weight = np.float32(s.contrast / (entities * s.temperature) / (1.0 + np.exp(-difference / s.temperature)))
+    square = ZERO
+    for k in range(len(row)):
+        square += row[k] * row[k]
+    shrink_g = s_g / square if inverse_g > ZERO else ZERO
+    shrink_l = s_l / square if inverse_l > ZERO else ZERO
+    for k in range(len(row)):
+        by_l = previous[k] * inverse_l - row[k] * shrink_l
+        by_g = received[k] * inverse_g - row[k] * shrink_g
+        g[k] += weight * (by_l - by_g)
+
+
+@jit
+def _scores(thread, threads, sync, model, table, queries, result):
+    """Every query against every row of the table."""
+    while True:
+        i = take(sync, 1)
+        if i >= len(queries):
+            return
+        _score_all(model, queries[i], table, result[i])
+
+
+@jit
+def _score_all(model, q, table, score):
+    n = len(table)
+    for e in range(0, n - 3, 4):
+        a, b, c, d = compare(model, q, table, e, e + 1, e + 2, e + 3)
+        score[e], score[e + 1], score[e + 2], score[e + 3] = a, b, c, d
+    for e in range(n - n % 4, n):
+        score[e] = compare(model, q, table, e, e, e, e)[0]
+
+
+@jit
+def _ranks(thread, threads, sync, model, table, queries, questions, buffer, result):
+    """Rank = 1 + #greater + ½ · #equal among the candidates that are not known to be true."""
+    score = buffer[thread, : len(table)]
+    while True:
+        i = take(sync, 1)
+        if i >= len(queries):
+            return
+        _score_all(model, queries[i], table, score)
+        for place in range(questions.first[i], questions.first[i + 1]):
+            truth = score[questions.truth[place]]
+            greater = equal = 0
+            for e in range(len(table)):
+                greater += score[e] > truth
+                equal += score[e] == truth
+            for k in range(questions.start[i], questions.start[i + 1]):
+                greater -= score[questions.known[k]] > truth
+                equal -= score[questions.known[k]] == truth
+            result[place] = 1.0 + greater + 0.5 * equal

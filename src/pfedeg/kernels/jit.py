@@ -1,0 +1,164 @@
+"""What compiled kernels share: how they are compiled, threads that meet, random bits, a fast exponential."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from pfedeg import randomness
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Sums may be reordered (that is what vectorises them) but NaN and infinity keep their meaning.
+_FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
+
+
+def jit(function: F) -> F:
+    """Compile for the arguments' types on first use; keep the machine code on disk; run without the GIL."""
+    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
+    return compiled
+
+
+@contextmanager
+def cached_by_source(folder: Path) -> Iterator[None]:
+    """Keep machine code of functions decorated inside apart by the source of all kernels, not of one file alone."""
+    from numba.core import config
+    from numba.misc.appdirs import AppDirs
+
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()[:12]
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(Path(before or AppDirs("pfedeg", appauthor=False).user_cache_dir) / digest)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+# Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers
+# and hand out work through atomic counters in one int64 array. Counters lie a cache line apart.
+LINE = 8
+STOP, ARRIVED, PHASE, NEXT = 0, LINE, 2 * LINE, 3 * LINE
+
+
+class Team:
+    """A fixed number of threads that run one compiled function together."""
+
+    def __init__(self, size: int) -> None:
+        """The pool is made on first use."""
+        self.size = size
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C asks all of them to stop."""
+        sync = np.zeros(4 * LINE, np.int64)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.size, "pfedeg")
+        futures = [self._pool.submit(function, thread, self.size, sync, *arguments) for thread in range(self.size)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            sync[STOP] = 1
+            for future in futures:
+                future.exception()
+            raise
+
+
+@intrinsic
+def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:  # noqa: ARG001 (numba's calling convention)
+    """array[place] += value, seen whole by every thread; the value before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]])
+        return builder.atomic_rmw("add", pointer, arguments[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), generate
+
+
+_give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
+
+
+@jit
+def barrier(threads: int, sync: NDArray[np.int64]) -> None:
+    """Wait until every thread is here."""
+    phase = atomic_add(sync, PHASE, 0)
+    if atomic_add(sync, ARRIVED, 1) == threads - 1:
+        sync[NEXT] = 0
+        atomic_add(sync, ARRIVED, -threads)
+        atomic_add(sync, PHASE, 1)
+    else:
+        spins = 0
+        while atomic_add(sync, PHASE, 0) == phase:
+            spins += 1
+            if spins > 2000:
+                _give_way()
+
+
+@jit
+def take(sync: NDArray[np.int64], amount: int) -> int:
+    """The first of the next `amount` units of work; every barrier starts again from 0."""
+    return atomic_add(sync, NEXT, amount)
+
+
+@jit
+def random_below(key: np.uint64, counter: np.uint64, bound: np.uint64) -> np.int32:
+    """`randomness.below`, one number at a time."""
+    x = key + (counter + np.uint64(1)) * np.uint64(randomness.GOLDEN)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(randomness.MIX1)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(randomness.MIX2)
+    x = x ^ (x >> np.uint64(31))
+    return np.int32(((x >> np.uint64(32)) * bound) >> np.uint64(32))
+
+
+@intrinsic
+def _as_float(typing: Any, number: Any) -> Any:  # noqa: ARG001 (numba's calling convention)
+    """The float32 with these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(types.float32))
+
+    return types.float32(types.int32), generate
+
+
+@jit
+def exp(x: np.float32) -> np.float32:
+    """e^x for x ≤ 0 to about 1e-7 relative, 0 below −87; unlike the library's it vectorises."""
+    y = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
+    n = np.floor(y + np.float32(0.5))
+    f = (y - n) * np.float32(0.6931471805599453)
+    p = np.float32(1 / 720)
+    p = p * f + np.float32(1 / 120)
+    p = p * f + np.float32(1 / 24)
+    p = p * f + np.float32(1 / 6)
+    p = p * f + np.float32(0.5)
+    p = p * f + np.float32(1.0)
+    p = p * f + np.float32(1.0)
+    power = p * _as_float((np.int32(n) + np.int32(127)) << np.int32(23))
+    return power if x > np.float32(-87.0) else (np.float32(0.0) if x <= np.float32(-87.0) else x)
+
+
+@jit
+def log1p(x: np.float32) -> np.float32:
+    """log(1 + x) for 0 ≤ x ≤ 1 to about 1e-7, by 2 · artanh(x / (2 + x))."""
+    z = x / (np.float32(2.0) + x)
+    y = z * z
+    p = np.float32(2 / 15)
+    p = p * y + np.float32(2 / 13)
+    p = p * y + np.float32(2 / 11)
+    p = p * y + np.float32(2 / 9)
+    p = p * y + np.float32(2 / 7)
+    p = p * y + np.float32(2 / 5)
+    p = p * y + np.float32(2 / 3)
+    p = p * y + np.float32(2.0)
+    return z * p

@@ -1,0 +1,215 @@
+"""The models' equations as vectorised loops over rows, one overload per model: what compiled kernels are made of.
+
+compose      q = compose(h, r)                                    (models.py has each equation)
+spread       gradients of h and r from the gradient of q
+compare      scores of one query with four rows at a time
+gather       gradient of a query: Σ_k c_k · ∂s/∂q (q, row_k)
+deposit      gradient of a row: Σ_k c_k · ∂s/∂t (q_k, row)
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from pfedeg.models import ComplEx, DistMult, RotatE, TransE
+
+ZERO = np.float32(0.0)
+
+
+def compose(model, h, r, q):
+    """Write the query of (h, r) into q."""
+
+
+def spread(model, h, r, q, g, by_h, by_r):
+    """Write the gradients of h and r, given the gradient g of q."""
+
+
+def compare(model, q, table, a, b, c, d):
+    """Scores of q with the rows a, b, c, d of a table."""
+
+
+def gather(model, q, table, ids, weights, g):
+    """Add Σ_k weights[k] · ∂s/∂q (q, table[ids[k]]) to g."""
+
+
+def deposit(model, queries, source, weights, first, last, t, g):
+    """Add Σ_k weights[k] · ∂s/∂t (queries[source[k]], t) to g, for k in first … last − 1."""
+
+
+def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the decorated function what compiled code runs for `operation` where the model is one of these."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @overload(operation)
+        @wraps(function)
+        def choose(*types: Any) -> Callable[..., Any] | None:
+            return function if types[0].instance_class in models else None
+
+        return function
+
+    return register
+
+
+@implement(compose, TransE)
+def _compose_translate(model, h, r, q):
+    for k in range(len(q)):
+        q[k] = h[k] + r[k]
+
+
+@implement(compose, DistMult)
+def _compose_multiply(model, h, r, q):
+    for k in range(len(q)):
+        q[k] = h[k] * r[k]
+
+
+@implement(compose, RotatE)
+def _compose_rotate(model, h, r, q):
+    m = len(r)
+    phase = np.float32(np.pi * model.dim / (model.gamma + 2))
+    for k in range(m):
+        re, im = np.cos(r[k] * phase), np.sin(r[k] * phase)
+        q[k] = h[k] * re - h[m + k] * im
+        q[m + k] = h[k] * im + h[m + k] * re
+
+
+@implement(compose, ComplEx)
+def _compose_multiply_complex(model, h, r, q):
+    m = len(r) // 2
+    for k in range(m):
+        q[k] = h[k] * r[k] - h[m + k] * r[m + k]
+        q[m + k] = h[k] * r[m + k] + h[m + k] * r[k]
+
+
+@implement(spread, TransE)
+def _spread_translate(model, h, r, q, g, by_h, by_r):
+    for k in range(len(g)):
+        by_h[k] = g[k]
+        by_r[k] = g[k]
+
+
+@implement(spread, DistMult)
+def _spread_multiply(model, h, r, q, g, by_h, by_r):
+    for k in range(len(g)):
+        by_h[k] = g[k] * r[k]
+        by_r[k] = g[k] * h[k]
+
+
+@implement(spread, RotatE)
+def _spread_rotate(model, h, r, q, g, by_h, by_r):
+    m = len(r)
+    phase = np.float32(np.pi * model.dim / (model.gamma + 2))
+    for k in range(m):
+        re, im = np.cos(r[k] * phase), np.sin(r[k] * phase)
+        by_h[k] = g[k] * re + g[m + k] * im
+        by_h[m + k] = g[m + k] * re - g[k] * im
+        by_r[k] = (g[m + k] * q[k] - g[k] * q[m + k]) * phase
+
+
+@implement(spread, ComplEx)
+def _spread_multiply_complex(model, h, r, q, g, by_h, by_r):
+    m = len(r) // 2
+    for k in range(m):
+        by_h[k] = g[k] * r[k] + g[m + k] * r[m + k]
+        by_h[m + k] = g[m + k] * r[k] - g[k] * r[m + k]
+        by_r[k] = g[k] * h[k] + g[m + k] * h[m + k]
+        by_r[m + k] = g[m + k] * h[k] - g[k] * h[m + k]
+
+
+@implement(compare, TransE)
+def _compare_distance(model, q, table, a, b, c, d):
+    sa = sb = sc = sd = ZERO
+    for k in range(len(q)):
+        sa += abs(q[k] - table[a, k])
+        sb += abs(q[k] - table[b, k])
+        sc += abs(q[k] - table[c, k])
+        sd += abs(q[k] - table[d, k])
+    gamma = np.float32(model.gamma)
+    return gamma - sa, gamma - sb, gamma - sc, gamma - sd
+
+
+@implement(compare, RotatE)
+def _compare_modulus(model, q, table, a, b, c, d):
+    sa = sb = sc = sd = ZERO
+    m = len(q) // 2
+    for k in range(m):
+        re, im = q[k], q[m + k]
+        sa += np.sqrt((re - table[a, k]) ** 2 + (im - table[a, m + k]) ** 2)
+        sb += np.sqrt((re - table[b, k]) ** 2 + (im - table[b, m + k]) ** 2)
+        sc += np.sqrt((re - table[c, k]) ** 2 + (im - table[c, m + k]) ** 2)
+        sd += np.sqrt((re - table[d, k]) ** 2 + (im - table[d, m + k]) ** 2)
+    gamma = np.float32(model.gamma)
+    return gamma - sa, gamma - sb, gamma - sc, gamma - sd
+
+
+@implement(compare, ComplEx, DistMult)
+def _compare_product(model, q, table, a, b, c, d):
+    sa = sb = sc = sd = ZERO
+    for k in range(len(q)):
+        sa += q[k] * table[a, k]
+        sb += q[k] * table[b, k]
+        sc += q[k] * table[c, k]
+        sd += q[k] * table[d, k]
+    return sa, sb, sc, sd
+
+
+@implement(gather, TransE)
+def _gather_distance(model, q, table, ids, weights, g):
+    for i in range(len(ids)):
+        row, w = ids[i], weights[i]
+        for k in range(len(q)):
+            x = q[k] - table[row, k]
+            g[k] -= w if x > ZERO else (-w if x < ZERO else ZERO)
+
+
+@implement(gather, RotatE)
+def _gather_modulus(model, q, table, ids, weights, g):
+    m = len(q) // 2
+    for i in range(len(ids)):
+        row, w = ids[i], weights[i]
+        for k in range(m):
+            re, im = q[k] - table[row, k], q[m + k] - table[row, m + k]
+            square = re * re + im * im
+            unit = w / np.sqrt(square) if square > ZERO else ZERO
+            g[k] -= re * unit
+            g[m + k] -= im * unit
+
+
+@implement(gather, ComplEx, DistMult)
+def _gather_product(model, q, table, ids, weights, g):
+    for i in range(len(ids)):
+        row, w = ids[i], weights[i]
+        for k in range(len(q)):
+            g[k] += w * table[row, k]
+
+
+@implement(deposit, TransE)
+def _deposit_distance(model, queries, source, weights, first, last, t, g):
+    for i in range(first, last):
+        row, w = source[i], weights[i]
+        for k in range(len(t)):
+            x = queries[row, k] - t[k]
+            g[k] += w if x > ZERO else (-w if x < ZERO else ZERO)
+
+
+@implement(deposit, RotatE)
+def _deposit_modulus(model, queries, source, weights, first, last, t, g):
+    m = len(t) // 2
+    for i in range(first, last):
+        row, w = source[i], weights[i]
+        for k in range(m):
+            re, im = queries[row, k] - t[k], queries[row, m + k] - t[m + k]
+            square = re * re + im * im
+            unit = w / np.sqrt(square) if square > ZERO else ZERO
+            g[k] += re * unit
+            g[m + k] += im * unit
+
+
+@implement(deposit, ComplEx, DistMult)
+def _deposit_product(model, queries, source, weights, first, last, t, g):
+    for i in range(first, last):
+        row, w = source[i], weights[i]
+        for k in range(len(t)):
+            g[k] += w * queries[row, k]

@@ -1,0 +1,32 @@
+"""The Strategy protocol: a federated method, both its halves in one place."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg.federation import ClientId, Rows, Shared
+from pfedeg.kernels import Absorb
+
+State = Mapping[str, NDArray[np.generic]]
+
+
+class Strategy(Protocol):
+    """The server's half is `aggregate`; the client's half is what `absorb` says."""
+
+    @property
+    def absorb(self) -> Absorb:
+        """How clients use what they receive."""
+
+    @property
+    def shares(self) -> Literal["entity"] | None:
+        """Which rows travel, if any."""
+
+    def init(self, shared: Shared) -> State:
+        """What to remember between rounds, as named arrays; "weights" (C × C), if present, goes into the history."""
+
+    def aggregate(
+        self, state: State, shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]
+    ) -> tuple[State, Mapping[ClientId, Rows]]:
+        """From every client's latest upload, the download of every selected client. Arguments stay as they are."""

@@ -1,0 +1,74 @@
+"""Server and clients in one process."""
+
+from collections.abc import Mapping
+
+from pfedeg.client import Client, ClientState
+from pfedeg.evaluation import Metrics
+from pfedeg.federation import ClientId, Rows, places
+from pfedeg.graph import Ids, Split
+from pfedeg.kernels import Tables
+from pfedeg.rounds import Update
+
+
+class Local:
+    """Every client is an object here; `states` is all that changes."""
+
+    def __init__(self, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None) -> None:
+        """Begin from the start, or from given states."""
+        self.clients = clients
+        self.states = dict(states or {name: client.start() for name, client in clients.items()})
+        self._shown = {name: state.tables for name, state in self.states.items()}
+
+    def uploads(self) -> Mapping[ClientId, Rows]:
+        """See `Transport.uploads`."""
+        return {name: client.upload(self.states[name]) for name, client in self.clients.items()}
+
+    def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
+        """See `Transport.exchange`. All clients succeed or none changes."""
+        states, updates = {}, {}
+        for name, download in downloads.items():
+            states[name], loss = self.clients[name].step(self.states[name], number, download)
+            updates[name] = Update(self.clients[name].upload(states[name]), loss)
+        self.states |= states
+        return updates
+
+    def evaluate(self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None) -> Mapping[ClientId, Metrics]:
+        """See `Transport.evaluate`; the evaluated tables stay at hand as `shown`."""
+        self._shown = {name: state.tables for name, state in self.states.items()}
+        for name, download in (downloads or {}).items():
+            self._shown[name] = self.clients[name].absorbed(self._shown[name], download)
+        return self.measure(self.shown(), split)
+
+    def shown(self) -> Mapping[ClientId, Tables]:
+        """The tables that were evaluated last, by the client whose triples they answer."""
+        return self._shown
+
+    def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
+        """Each client's metrics with given tables."""
+        return {name: self.clients[name].evaluate(tables[name], split) for name in tables}
+
+
+class Pooled(Local):
+    """Collective: one client trains on everybody's triples; every client is evaluated with its own rows of the table."""
+
+    def __init__(
+        self, pool: Client, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None
+    ) -> None:
+        """`pool` trains, `clients` only evaluate."""
+        super().__init__({pool.name: pool}, states)
+        self._pool = pool
+        self._members = clients
+        entities, relations = pool.graph.entities, pool.graph.relations
+        self._views: dict[ClientId, tuple[Ids, Ids]] = {
+            name: (places(client.graph.entities, entities), places(client.graph.relations, relations))
+            for name, client in clients.items()
+        }
+
+    def shown(self) -> Mapping[ClientId, Tables]:
+        """Each member's rows of the pool's tables."""
+        entity, relation = self._shown[self._pool.name]
+        return {name: Tables(entity[rows], relation[kinds]) for name, (rows, kinds) in self._views.items()}
+
+    def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
+        """Each member's metrics on its own candidates and filters."""
+        return {name: self._members[name].evaluate(tables[name], split) for name in tables}
