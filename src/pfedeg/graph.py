@@ -41,7 +41,9 @@ class KnowledgeGraph:
     test: Ids
 
     @classmethod
-    def from_names(cls, train: Named, valid: Named = (), test: Named = (), *, origin: str = "graph") -> "KnowledgeGraph":
+    def from_names(
+        cls, train: Named, valid: Named = (), test: Named = (), *, origin: str = "graph"
+    ) -> "KnowledgeGraph":
         """Number the names (normalised to Unicode NFC) and drop duplicate triples, with a warning."""
         parts = (train, valid, test)
         names = {name for part in parts for h, _, t in part for name in (h, t)}

@@ -29,7 +29,9 @@ class Transport(Protocol):
     def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
         """Let the clients that get a download train for one round."""
 
-    def evaluate(self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None) -> Mapping[ClientId, Metrics]:
+    def evaluate(
+        self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
+    ) -> Mapping[ClientId, Metrics]:
         """Let all clients evaluate their tables, with the downloads in place if there are any."""
 
 

@@ -45,7 +45,9 @@ class RunFolder:
         """Whether there is a run."""
         return (self.path / "config.json").exists() and (self.path / "provenance.json").exists()
 
-    def create(self, config: Mapping[str, Any], provenance: Mapping[str, Any], graphs: Mapping[ClientId, KnowledgeGraph]) -> None:
+    def create(
+        self, config: Mapping[str, Any], provenance: Mapping[str, Any], graphs: Mapping[ClientId, KnowledgeGraph]
+    ) -> None:
         """A new run with its settings and graphs; it appears at once or not at all."""
 
         def fill(folder: Path) -> None:
@@ -133,7 +135,9 @@ class RunFolder:
         arrays, metadata = read_arrays(self.path / CHECKPOINT)
         return arrays, json.loads(metadata["about"])
 
-    def finish(self, tables: Mapping[ClientId, Tables], graphs: Mapping[ClientId, KnowledgeGraph], result: Mapping[str, Any]) -> None:
+    def finish(
+        self, tables: Mapping[ClientId, Tables], graphs: Mapping[ClientId, KnowledgeGraph], result: Mapping[str, Any]
+    ) -> None:
         """Write the tables, then the result, whose presence says that the run is complete."""
         for client, table in tables.items():
             graph = graphs[client]

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from pfedeg.client import Client, ClientState
-from pfedeg.config import Config
+from pfedeg.config import Config, suggest
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.evaluation import Metrics, weighted
 from pfedeg.federation import ClientId, Federation, Shared
 from pfedeg.graph import Split
-from pfedeg.kernels import Kernels, Moments, Tables
+from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
+from pfedeg.prediction import Prediction, predict
 from pfedeg.rounds import Round, run
 from pfedeg.store import Arrays, RunFolder, provenance
 from pfedeg.strategies import State, Strategy
@@ -61,12 +62,12 @@ class Training:
         self.tables: dict[ClientId, Tables] = {}
         self.result: dict[str, Any] | None = None
         self._strategy = strategy or self.config.build_strategy()
-        self._kernels = kernels or _default_kernels()
+        self._kernels = kernels or default_kernels()
         self._folder = RunFolder(Path(out)) if out else None
         self._progress = Progress()
         self._state: State | None = None
         warn_about(federation, self.config.method)
-        origin = provenance(federation.fingerprint, source, self.config.seed)
+        origin = provenance(federation.fingerprint, source, self.config.seed) | {"clients": list(federation.graphs)}
         saved = self._enter(origin, resume)
         self._shared, self._transport = self._assemble(saved)
         self._saved_at = time.monotonic()
@@ -105,6 +106,13 @@ class Training:
         for _ in self:
             pass
         return self
+
+    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
+        """Answers of a client's tables; see `prediction.predict`."""
+        if client not in self.tables:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
+        model, graph = self.config.build_model(), self.federation.graphs[client]
+        return predict(self._kernels, model, self.tables[client], graph, relation=relation, **question)
 
     def save(self) -> None:
         """Write a checkpoint, if there is a run directory."""
@@ -211,7 +219,9 @@ class Training:
             folder.create(self.config.as_dict(), origin, self.federation.graphs)
             return None
         if not resume:
-            raise InputError(f"{folder.path}: holds a run already; add --resume to continue it, or choose another --out")
+            raise InputError(
+                f"{folder.path}: holds a run already; add --resume to continue it, or choose another --out"
+            )
         self._compare(folder, origin)
         if folder.finished():
             self.result, self.history = folder.read("result.json"), folder.history()
@@ -291,7 +301,9 @@ class Training:
             round=about["round"],
             best={scope: (value[0], value[1], value[2]) for scope, value in about["best"].items()},
             retired=set(about["retired"]),
-            metrics={name: Metrics(mrr, tuple(hits), triples) for name, (mrr, hits, triples) in about["metrics"].items()},
+            metrics={
+                name: Metrics(mrr, tuple(hits), triples) for name, (mrr, hits, triples) in about["metrics"].items()
+            },
             stopped=about["stopped"],
         )
         server = {name.removeprefix("server/"): array for name, array in arrays.items() if name.startswith("server/")}
@@ -322,16 +334,8 @@ def train(
 ) -> Training:
     """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
     config = Config(method=method, model=model, **settings)
-    kernels = _default_kernels(threads)
+    kernels = default_kernels(threads)
     return Training(federation, config, out=out, resume=resume, strategy=strategy, kernels=kernels).run()
-
-
-def _default_kernels(threads: int | None = None) -> Kernels:
-    import os
-
-    from pfedeg.kernels.fused import Fused
-
-    return Fused(threads or os.cpu_count() or 1)
 
 
 def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
@@ -351,7 +355,9 @@ def warn_about(federation: Federation, method: str) -> None:
     graphs = federation.graphs
     for name, graph in graphs.items():
         if not len(graph.valid) and not len(graph.test):
-            warnings.warn(f"client {name!r} has no valid and test triples: it trains without evaluation", DataWarning, 3)
+            warnings.warn(
+                f"client {name!r} has no valid and test triples: it trains without evaluation", DataWarning, 3
+            )
     if not any(len(graph.valid) for graph in graphs.values()):
         warnings.warn("no client has valid triples: no early stopping, the last tables are kept", DataWarning, 3)
     if method in ("single", "collective"):

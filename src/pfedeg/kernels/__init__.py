@@ -4,6 +4,7 @@
 random numbers, so that they can be compared step by step.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -132,7 +133,9 @@ def positives(graph: KnowledgeGraph) -> Positives:
     return Positives(graph.train, np.searchsorted(known.keys, key).astype(np.int32), known.start, known.answers)
 
 
-def questions(triples: Ids, known: Known, relations: int, given: Literal[0, 2] = 0) -> tuple[Questions, NDArray[np.int64]]:
+def questions(
+    triples: Ids, known: Known, relations: int, given: Literal[0, 2] = 0
+) -> tuple[Questions, NDArray[np.int64]]:
     """Group triples by question; also the order that says which triple each rank belongs to."""
     key = triples[:, given].astype(np.int64) * relations + triples[:, 1]
     order = np.argsort(key, kind="stable")
@@ -156,3 +159,11 @@ def questions(triples: Ids, known: Known, relations: int, given: Literal[0, 2] =
 def epoch_keys(key: int, epoch: int) -> tuple[int, int]:
     """The keys of an epoch's order and of its negatives."""
     return randomness.derive(key, 2 * epoch), randomness.derive(key, 2 * epoch + 1)
+
+
+def default_kernels(threads: int | None = None) -> Kernels:
+    """The compiled kernels, by default on all cores that this process may use. Compiled code is imported only here."""
+    from pfedeg.kernels.fused import Fused
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Fused(threads or cores or 1)

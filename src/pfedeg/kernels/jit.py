@@ -1,17 +1,18 @@
 """What compiled kernels share: how they are compiled, threads that meet, random bits, a fast exponential."""
 
 import hashlib
+import os
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -22,25 +23,37 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
 
 
+def _cache_folder() -> Path:
+    """Where machine code is kept: apart for each state of the kernels' sources, in a place of this user's own."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for place in (Path(config.CACHE_DIR) if config.CACHE_DIR else home / "pfedeg", home / "pfedeg"):
+        try:
+            (place / digest).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place / digest):
+                return place / digest
+        except OSError:
+            continue
+    return Path(tempfile.mkdtemp(prefix="pfedeg-"))  # nowhere to keep it: compile anew in every process
+
+
+_CACHE = _cache_folder()
+
+
+def is_first_use() -> bool:
+    """Whether there is no machine code yet for these kernels on this machine."""
+    return not any(_CACHE.glob("**/*.nbi"))
+
+
 def jit(function: F) -> F:
     """Compile for the arguments' types on first use; keep the machine code on disk; run without the GIL."""
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
-    return compiled
-
-
-@contextmanager
-def cached_by_source(folder: Path) -> Iterator[None]:
-    """Keep machine code of functions decorated inside apart by the source of all kernels, not of one file alone."""
-    from numba.core import config
-    from numba.misc.appdirs import AppDirs
-
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()[:12]
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(Path(before or AppDirs("pfedeg", appauthor=False).user_cache_dir) / digest)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(_CACHE)
     try:
-        yield
+        compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
     finally:
         config.CACHE_DIR = before
+    return compiled
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers

@@ -67,9 +67,7 @@ def mix(
     return knowledge
 
 
-def mean(
-    shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]
-) -> dict[ClientId, Rows]:
+def mean(shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]) -> dict[ClientId, Rows]:
     """FedE: the plain mean over the owners of each id, the same for all of them."""
     width = next(iter(latest.values())).values.shape[1]
     total = np.zeros((len(shared.owners), width))  # float64: the mean of equal rows is exactly that row

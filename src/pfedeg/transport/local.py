@@ -13,7 +13,9 @@ from pfedeg.rounds import Update
 class Local:
     """Every client is an object here; `states` is all that changes."""
 
-    def __init__(self, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None) -> None:
+    def __init__(
+        self, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None
+    ) -> None:
         """Begin from the start, or from given states."""
         self.clients = clients
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
@@ -32,7 +34,9 @@ class Local:
         self.states |= states
         return updates
 
-    def evaluate(self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None) -> Mapping[ClientId, Metrics]:
+    def evaluate(
+        self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
+    ) -> Mapping[ClientId, Metrics]:
         """See `Transport.evaluate`; the evaluated tables stay at hand as `shown`."""
         self._shown = {name: state.tables for name, state in self.states.items()}
         for name, download in (downloads or {}).items():

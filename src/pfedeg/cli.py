@@ -1,0 +1,395 @@
+"""The command line: thin commands over the library. Heavy imports happen inside commands, so that --help is quick."""
+
+import json
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from pfedeg.errors import DataWarning, InputError, PfedegError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pfedeg.config import Config
+    from pfedeg.federation import Federation
+    from pfedeg.training import Training
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def console(stderr: bool = False) -> "Console":
+    """Where people read: results on stdout, progress and remarks on stderr."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def say(text: str) -> None:
+    """A remark on stderr."""
+    click.echo(text, err=True)
+
+
+class Settings(click.Command):
+    """A command whose options for settings come from `Config`; they are read when the command is looked at."""
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Arguments, then a flag per setting, then the command's own options."""
+        own = super().get_params(context)
+        arguments = [param for param in own if isinstance(param, click.Argument)]
+        options = [param for param in own if isinstance(param, click.Option)]
+        return [*arguments, *_setting_options(), *options]
+
+
+def _setting_options() -> list[click.Option]:
+    from pfedeg.config import METHODS, Config, choices, value_type
+
+    options = []
+    for item in fields(Config):
+        meta = item.metadata
+        default = "" if item.default is None else f"  [{item.default}]"
+        only = "" if meta["only"] == METHODS else f"  ({', '.join(_families(meta['only']))} only)"
+        allowed = choices(item)
+        metavar = (
+            "|".join(allowed) if allowed and len(allowed) <= 4 else {int: "N", float: "X"}.get(value_type(item), "NAME")
+        )
+        flag = f"--{item.name.replace('_', '-')}"
+        text = f"{meta['help']}{default}{only}"
+        options.append(click.Option([flag], type=value_type(item), metavar=metavar, help=text))
+    return options
+
+
+def _families(methods: tuple[str, ...]) -> list[str]:
+    from pfedeg.config import FEDERATED, PFEDEG, PLUS, PULLED
+
+    names = {
+        PFEDEG: ["pfedeg-*"],
+        PLUS: ["pfedeg-plus*"],
+        PULLED: ["pfedeg-* except -init"],
+        FEDERATED: ["federated methods"],
+    }
+    return names.get(methods, list(methods))
+
+
+def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The --threads flag."""
+    text = "cores to use (all); results are the same for any number"
+    return click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help=text)(function)
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The --json flag."""
+    return click.option("--json", "as_json", is_flag=True, help="print JSON on stdout, for scripts")(function)
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(package_name="pfedeg", message="pfedeg %(version)s")
+@click.option("--traceback", is_flag=True, help="show where an error came from")
+def cli(traceback: bool) -> None:  # noqa: ARG001 (read by main)
+    """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
+
+    \b
+    Try:
+      pfedeg demo                                      a small real federation, four methods, in a minute
+      pfedeg train world --method pfedeg-plus          train on the same data yourself
+      pfedeg show runs/world-pfedeg-plus-transe-0      what came out
+    """
+
+
+@cli.command(context_settings=CONTEXT)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="where the runs go  [runs/demo]"
+)
+@threads_option
+def demo(out: Path, threads: int | None) -> None:
+    """Train the embedded federation with four methods and show what each client gains.
+
+    \b
+    Example:
+      pfedeg demo --out /tmp/demo
+    """
+    from pfedeg.demo import show_demo
+
+    show_demo(out, threads, console(), console(stderr=True))
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("graph", type=click.Path(path_type=Path))
+@click.option("--clients", type=int, required=True, metavar="N", help="how many clients to make")
+@click.option(
+    "--by", type=click.Choice(["relation"]), default="relation", help="what is dealt to the clients  [relation]"
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, metavar="N", help="decides who gets what and the splits  [0]"
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="the new folder, with a subfolder per client"
+)
+def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:  # noqa: ARG001 (one way so far)
+    """Make a federation from one GRAPH: pool its splits, deal its relations evenly at random, split each client anew.
+
+    GRAPH is a TSV file, a folder with train.tsv (valid.tsv, test.tsv) or triples.tsv, or a Parquet file.
+
+    \b
+    Example:
+      pfedeg partition fb15k-237.parquet --clients 3 --seed 0 --out fb15k-237-fed3
+    """
+    from pfedeg.federation import partition as deal
+    from pfedeg.federation import read_pooled
+
+    federation = deal(read_pooled(graph), clients, seed)
+    federation.write(out)
+    for name, part in federation.graphs.items():
+        sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"
+        say(f"{name}: {len(part.entities):,} entities, {len(part.relations):,} relations, {sizes}")
+    click.echo(f"wrote {len(federation.graphs)} clients to {out}")
+
+
+@cli.command(cls=Settings, context_settings=CONTEXT)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="the run directory  [runs/DATA-METHOD-MODEL-SEED]")
+@click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
+@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
+@threads_option
+@json_option
+def train(
+    path: Path,
+    out: Path | None,
+    resume: bool,
+    preset: str | None,
+    file: Path | None,
+    threads: int | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Train the federation at PATH: a folder with a subfolder per client, or a Parquet file, or "world".
+
+    Each client's subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split by the seed.
+    "world" is the federation that comes with the package.
+
+    \b
+    Examples:
+      pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine
+      pfedeg train fb15k-237-fed3.parquet --method pfedeg-star --rounds 100 --out runs/star --resume
+    """
+    from pfedeg.config import configure
+    from pfedeg.kernels import default_kernels
+    from pfedeg.terminal import metrics_table, watch
+    from pfedeg.training import Training
+
+    config, remarks = configure(flags, preset, file)
+    for remark in remarks:
+        say(f"note: {remark}")
+    federation, source = read_federation(path, config.seed)
+    out = out or Path("runs") / f"{Path(source).stem}-{config.method}-{config.model}-{config.seed}"
+    training = Training(federation, config, out=out, resume=resume, kernels=default_kernels(threads), source=source)
+    announce(federation, config, training)
+    try:
+        for _ in watch(training, console(stderr=True), config.method):
+            pass
+    except KeyboardInterrupt:
+        say(f"\ninterrupted; saved after round {training.rounds_done}. Continue with: {_again()}")
+        raise
+    assert training.result is not None
+    if as_json:
+        click.echo(json.dumps(training.result, ensure_ascii=False))
+        return
+    result = training.result
+    title = f"{config.method}, {config.model}: test metrics of round {result['best_round']} of {result['rounds']}"
+    console().print(metrics_table(title, {"": result["test"]}))
+    click.echo(f"the run is in {out}; look at it with: pfedeg show {shlex.quote(str(out))}")
+
+
+def read_federation(path: Path, seed: int) -> "tuple[Federation, str]":
+    """The federation at a path, or the embedded one; also what to call its source."""
+    from pfedeg.federation import Federation
+
+    if str(path) == "world" and not path.exists():
+        return Federation.world(), "world"
+    return Federation.read(path, seed), str(path)
+
+
+def announce(federation: "Federation", config: "Config", training: "Training") -> None:
+    """What is about to happen."""
+    from pfedeg.kernels.jit import is_first_use
+
+    triples = sum(len(graph.train) for graph in federation.graphs.values())
+    text = f"{config.method}, {config.model}: {len(federation.graphs)} clients, {triples:,} training triples"
+    if training.result is not None:
+        say(f"{text}; this run is finished, here is its result")
+        return
+    say(f"{text}, up to {config.rounds} rounds")
+    if is_first_use():
+        say("first use: compiling the kernels, which takes some seconds once")
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test", help="what to rank  [test]")
+@click.option("--side", type=click.Choice(["tail", "head", "both"]), default="tail", help="what to predict  [tail]")
+@threads_option
+@json_option
+def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: bool) -> None:
+    """Rank the triples of a finished RUN again: MRR and Hits per client and weighted.
+
+    \b
+    Examples:
+      pfedeg evaluate runs/mine --split valid
+      pfedeg evaluate runs/mine --side both --json
+    """
+    from pfedeg.kernels import default_kernels
+    from pfedeg.prediction import Run
+    from pfedeg.terminal import metrics_table
+    from pfedeg.training import summary
+
+    opened = Run(run, default_kernels(threads))
+    which: Any = None if side == "both" else side
+    metrics = summary(opened.evaluate(split, which))
+    if as_json:
+        click.echo(json.dumps({"split": split, "side": side, **metrics}, ensure_ascii=False))
+        return
+    title = f"{opened.config.method}, {opened.config.model}: {split} metrics, {side} prediction"
+    console().print(metrics_table(title, {"": metrics}))
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--client", required=True, metavar="NAME", help="whose tables answer")
+@click.option("--head", metavar="NAME", help="ask for tails: (HEAD, RELATION, ?)")
+@click.option("--relation", required=True, metavar="NAME")
+@click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
+@click.option("-k", default=10, metavar="N", help="how many answers  [10]")
+@click.option("--known", is_flag=True, help="also show answers that are in the client's triples")
+@threads_option
+@json_option
+def predict(
+    run: Path,
+    client: str,
+    head: str | None,
+    relation: str,
+    tail: str | None,
+    k: int,
+    known: bool,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Answer a question from a finished RUN, with names; triples that the client knows are left out.
+
+    \b
+    Examples:
+      pfedeg predict runs/mine --client census --head Toulouse --relation in_country -k 3
+      pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
+    """
+    from pfedeg.kernels import default_kernels
+    from pfedeg.prediction import Run
+    from pfedeg.terminal import predictions_table, printable
+
+    opened = Run(run, default_kernels(threads))
+    answers = opened.predict(client, relation, head=head, tail=tail, k=k, known=known)
+    if as_json:
+        lines = [{"rank": a.rank, "entity": a.entity, "score": a.score, "known": a.known} for a in answers]
+        question = {"client": client, "head": head, "relation": relation, "tail": tail}
+        click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
+        return
+    asked = ", ".join("?" if part is None else printable(part) for part in (head, relation, tail))
+    console().print(predictions_table(f"{printable(client)}: ({asked})", answers))
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def show(run: Path, as_json: bool) -> None:
+    """Summarise a RUN, finished or not: settings, metrics, the validation curve, who learned from whom.
+
+    \b
+    Example:
+      pfedeg show runs/mine
+    """
+    from pfedeg.prediction import Run
+    from pfedeg.terminal import affinity_table, curve, duration, metrics_table
+
+    opened = Run(run)
+    result, history = opened.result, opened.history
+    evaluated = [line for line in history if "valid" in line]
+    affinities = [line["affinity"] for line in evaluated if "affinity" in line]
+    if as_json:
+        content = {
+            "config": opened.config.as_dict(),
+            "provenance": opened.provenance,
+            "result": result,
+            "history": history,
+        }
+        click.echo(json.dumps(content, ensure_ascii=False))
+        return
+    out = console()
+    config, origin = opened.config, opened.provenance
+    seconds = sum(line["seconds"] for line in history)
+    sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
+    state = "finished" if result else "not finished; continue it by the same train command with --resume"
+    out.print(f"{run}: {config.method}, {config.model}, seed {config.seed}, {state}", highlight=False, soft_wrap=True)
+    text = f"data {origin['data'] or 'given in Python'} (fingerprint {origin['data_fingerprint'][:12]}), pfedeg {origin['package']}"
+    out.print(text, highlight=False, soft_wrap=True)
+    best = f", best round {result['best_round']}" if result else ""
+    text = f"{len(history)} rounds{best}, {duration(seconds)}, {sent / 1e6:.1f} MB would have travelled"
+    out.print(text, highlight=False)
+    if result:
+        out.print(metrics_table("Metrics", {"valid": result["valid"], "test": result["test"]}))
+    elif evaluated:
+        out.print(metrics_table(f"Metrics of round {evaluated[-1]['round']}", {"valid": evaluated[-1]["valid"]}))
+    points = [(line["round"], line["valid"]["weighted"]["mrr"]) for line in evaluated]
+    drawn = curve([(number, mrr) for number, mrr in points if mrr is not None])
+    if drawn:
+        out.print("valid MRR by round", style="bold")
+        out.print(drawn, highlight=False)
+    if affinities:
+        out.print(affinity_table(affinities[-1]))
+
+
+def _again() -> str:
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    return shlex.join(words if "--resume" in words else [*words, "--resume"])
+
+
+def _warn(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ARG001
+    if issubclass(category, DataWarning):
+        say(f"warning: {message}")
+
+
+def _fail(error: BaseException, code: int) -> NoReturn:
+    if "--traceback" in sys.argv:
+        raise error
+    say(f"error: {error}")
+    sys.exit(code)
+
+
+def main() -> None:
+    """Run the command line; whatever goes wrong becomes one line and an exit code (2 input, 1 failure, 130 Ctrl-C)."""
+    warnings.showwarning = _warn
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        _fail(InputError(f"{error.format_message()}{hint}"), 2)
+    except click.ClickException as error:
+        _fail(InputError(error.format_message()), 2)
+    except PfedegError as error:
+        _fail(error, error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 (the last resort: one line instead of a stack trace)
+        _fail(
+            RuntimeError(f"internal error: {type(error).__name__}: {error}; run again with --traceback and report it"),
+            1,
+        )

@@ -1,0 +1,81 @@
+"""The demo: four methods on the embedded federation, compared, with predictions that a reader can judge."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pfedeg.config import Config
+from pfedeg.federation import Federation
+from pfedeg.kernels import default_kernels
+from pfedeg.terminal import affinity_table, comparison_table, duration, metrics_table, watch
+from pfedeg.training import Training
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+METHODS = {"single": "Single", "fede": "FedE", "pfedeg-star": "PFedEG*", "pfedeg-plus": "PFedEG+"}
+QUESTIONS = (
+    ("census", "Kraków", "in_country", "Poland"),
+    ("atlas", "Czechia", "has_capital", "Prague"),
+    ("commerce", "Kuwait", "speaks", "Arabic language"),
+)
+
+
+def demo_config(method: str) -> Config:
+    """The settings of the demo; as many epochs for every method."""
+    rounds = 120 if method == "single" else 40
+    return Config(method=method, dim=64, negatives=64, lr=5e-3, rounds=rounds)
+
+
+def show_demo(out: Path, threads: int | None, console: "Console", log: "Console") -> None:
+    """Train, compare, ask, and say what to try next."""
+    from pfedeg.kernels.jit import is_first_use
+
+    began = time.monotonic()
+    federation = Federation.world()
+    kernels = default_kernels(threads)
+    say = {"highlight": False, "soft_wrap": True}
+    console.print("Four organisations know different things about the same world (GeoNames, CC BY 4.0):", **say)
+    for name, graph in federation.graphs.items():
+        relations = ", ".join(graph.relations)
+        console.print(
+            f"  {name}: {len(graph.train):,} facts about {len(graph.entities):,} entities ({relations})", **say
+        )
+    if is_first_use():
+        log.print("first use: compiling the kernels, which takes some seconds once", **say)
+    runs = {}
+    for method, label in METHODS.items():
+        training = Training(
+            federation, demo_config(method), out=out / method, resume=True, kernels=kernels, source="world"
+        )
+        if training.result is not None:
+            log.print(f"{label}: already trained in {out / method}", **say)
+        for _ in watch(training, log, label):
+            pass
+        runs[method] = training
+    results = {METHODS[method]: training.result or {} for method, training in runs.items()}
+    console.print()
+    console.print(metrics_table("Test metrics", {label: result["test"] for label, result in results.items()}))
+    console.print(comparison_table("Weighted over clients", results))
+    affinity = runs["pfedeg-plus"].affinity()
+    if affinity:
+        console.print(affinity_table(affinity))
+    console.print("Facts that these clients have never seen (the rank of the right answer):", style="bold")
+    for client, head, relation, tail in QUESTIONS:
+        console.print(f"  {client}: ({head}, {relation}, ?)  right: {tail}", **say)
+        for method in ("single", "pfedeg-plus"):
+            answers = runs[method].predict(
+                client, relation, head=head, k=len(federation.graphs[client].entities), known=True
+            )
+            open_answers = [a.entity for a in answers if not a.known or a.entity == tail]
+            rank, best = open_answers.index(tail) + 1, ", ".join(open_answers[:3])
+            console.print(f"    {METHODS[method]:8} rank {rank:>4}   best three: {best}", **say)
+    where = out / "pfedeg-plus"
+    console.print(f"\nDone in {duration(time.monotonic() - began)}. The runs are in {out}. Try next:", **say)
+    for line in (
+        f"pfedeg show {where}",
+        f"pfedeg predict {where} --client census --head Toulouse --relation in_country -k 3",
+        "pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine",
+        "pfedeg train FOLDER   (your own: a subfolder with triples.tsv per client)",
+    ):
+        console.print(f"  {line}", **say)

@@ -1,0 +1,120 @@
+"""Answers with names: from a trained client's tables, or from a whole run on disk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfedeg.config import Config, suggest
+from pfedeg.errors import InputError
+from pfedeg.evaluation import Evaluator, Metrics
+from pfedeg.federation import ClientId
+from pfedeg.graph import KnowledgeGraph, Side, Split, normal
+from pfedeg.kernels import Kernels, Tables, default_kernels
+from pfedeg.models import Model
+from pfedeg.store import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One answer: its place among all answers shown, its score, and whether the client knew it already."""
+
+    rank: int
+    entity: str
+    score: float
+    known: bool
+
+
+def predict(
+    kernels: Kernels,
+    model: Model,
+    tables: Tables,
+    graph: KnowledgeGraph,
+    *,
+    relation: str,
+    head: str | None = None,
+    tail: str | None = None,
+    k: int = 10,
+    known: bool = False,
+) -> list[Prediction]:
+    """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
+    if (head is None) == (tail is None):
+        raise InputError("give either a head or a tail")
+    if k < 1:
+        raise InputError(f"k: {k} is out of range; it must be at least 1")
+    side: Side = "tail" if head is not None else "head"
+    given = look_up("entity", (head if head is not None else tail) or "", graph.entity_ids)
+    kind = look_up("relation", relation, graph.relation_ids)
+    compose = model.compose if side == "tail" else model.invert
+    query = compose(tables.entity[given], tables.relation[kind])[None].astype(np.float32)
+    scores = kernels.scores(model, tables, query)[0]
+    truth = graph.known(side)
+    place = np.searchsorted(truth.keys, key := given * len(graph.relations) + kind)
+    found = place < len(truth.keys) and truth.keys[place] == key
+    facts = set(truth.answers[truth.start[place] : truth.start[place + 1]].tolist()) if found else set()
+    order = [e for e in np.argsort(-scores, kind="stable").tolist() if known or e not in facts][:k]
+    return [Prediction(rank, graph.entities[e], float(scores[e]), e in facts) for rank, e in enumerate(order, 1)]
+
+
+def look_up(kind: str, name: str, ids: Mapping[str, int]) -> int:
+    """The id of a name, or a hint at names like it."""
+    found = ids.get(normal(name))
+    if found is None:
+        raise InputError(f"unknown {kind} {name!r}{suggest(normal(name), ids)}")
+    return found
+
+
+class Run:
+    """A finished run on disk: its settings, result and history; its tables for evaluation and prediction."""
+
+    def __init__(self, path: str | Path, kernels: Kernels | None = None) -> None:
+        """Read what describes the run; tables and graphs are read when needed."""
+        self._folder = RunFolder.open(path)
+        self.config = Config(**self._folder.read("config.json"))
+        self.provenance = self._folder.read("provenance.json")
+        self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+        self.history: list[dict[str, Any]] = self._folder.history()
+        self._kernels = kernels or default_kernels()
+        self._model = self.config.build_model()
+        self.graph = cache(self._folder.graph)
+        self.tables = cache(self._tables)
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The content of result.json; None while the run is not finished."""
+        return self._folder.read("result.json") if self._folder.finished() else None
+
+    def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
+        """Metrics of every client; with side None over head and tail predictions together."""
+        sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
+        metrics = {}
+        for client in self.clients:
+            evaluator, tables = Evaluator(self.graph(client)), self.tables(client)
+            ranks = [evaluator.ranks(self._kernels, self._model, tables, split, which) for which in sides]
+            metrics[client] = Metrics.of(np.concatenate(ranks))
+        return metrics
+
+    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
+        """See `predict`; e.g. run.predict("census", "in_country", head="Kraków", k=3)."""
+        if normal(client) not in self.clients:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
+        client = normal(client)
+        return predict(
+            self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
+        )
+
+    def _tables(self, client: ClientId) -> Tables:
+        tables, graph = self._folder.tables(client), self.graph(client)
+        widths = (self._model.entity_width, self._model.relation_width)
+        if tables.entity.shape != (len(graph.entities), widths[0]):
+            raise InputError(
+                f"{self._folder.path}: client {client!r}: the entity table does not fit the graph and model"
+            )
+        if tables.relation.shape != (len(graph.relations), widths[1]):
+            raise InputError(
+                f"{self._folder.path}: client {client!r}: the relation table does not fit the graph and model"
+            )
+        return tables

@@ -1,0 +1,156 @@
+"""What people see in a terminal: progress with time left, tables, the affinity, a curve."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pfedeg.evaluation import HITS
+from pfedeg.rounds import Round
+from pfedeg.training import Training
+
+COLUMNS = ("mrr", *(f"hits@{k}" for k in HITS))
+LINE_SECONDS = 5.0
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def watch(training: Training, console: Console, label: str) -> Iterator[Round]:
+    """The rounds of a run, shown as they pass: a bar in a terminal, plain lines elsewhere."""
+    total = training.config.rounds or 0
+    began, before = time.monotonic(), training.rounds_done
+    if before and training.result is None:
+        console.print(f"{label}: goes on after round {before}", highlight=False, soft_wrap=True)
+    shown = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    progress = Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+    with progress:
+        task = progress.add_task(label, total=total, completed=before, note="first round")
+        printed = began
+        for done in training:
+            now = time.monotonic()
+            left = (now - began) / (done.number - before) * (total - done.number)
+            note = _note(training, done, left)
+            progress.update(task, completed=done.number, note=note)
+            if not console.is_terminal and (done.metrics is not None or now - printed > LINE_SECONDS):
+                console.print(f"{label}: round {done.number}/{total}, {note}", highlight=False, soft_wrap=True)
+                printed = now
+            yield done
+
+
+def _note(training: Training, done: Round, left: float) -> str:
+    loss = sum(done.loss.values()) / len(done.loss)
+    evaluated = [line for line in training.history if "valid" in line]
+    mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None
+    quality = "" if mrr is None else f", valid MRR {mrr:.4f}"
+    ahead = f", at most {duration(left)} left" if left >= 0.5 else ""
+    return f"loss {loss:.4f}{quality}{ahead}"
+
+
+def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
+    """MRR and Hits of each group (a method, a split): per client and weighted."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("")
+    table.add_column("client")
+    for name in (*("MRR" if name == "mrr" else name.capitalize() for name in COLUMNS), "triples"):
+        table.add_column(name, justify="right")
+    for group, summary in groups.items():
+        clients = summary["clients"]
+        for place, (client, values) in enumerate(clients.items()):
+            table.add_row(
+                group if not place else "", Text(printable(client)), *_cells(values), f"{values['triples']:,}"
+            )
+        triples = sum(values["triples"] for values in clients.values())
+        table.add_row("", "weighted", *_cells(summary["weighted"]), f"{triples:,}", style="bold", end_section=True)
+    return table
+
+
+def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Weighted test metrics of several methods, the best of each column marked."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("method")
+    for name in COLUMNS:
+        table.add_column("MRR" if name == "mrr" else name.capitalize(), justify="right")
+    best = {name: max(result["test"]["weighted"][name] or 0 for result in results.values()) for name in COLUMNS}
+    for method, result in results.items():
+        values = result["test"]["weighted"]
+        cells = [Text(f"{values[name]:.4f}", "bold green" if values[name] == best[name] else "") for name in COLUMNS]
+        table.add_row(method, *cells)
+    return table
+
+
+def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
+    """Who learns how much from whom: a row per learner, shares in percent."""
+    table = Table(
+        title="Client-wise relation graph: who learns how much from whom", title_justify="left", title_style="bold"
+    )
+    table.add_column("learner \\ from")
+    for name in affinity:
+        table.add_column(printable(name), justify="right")
+    for learner, shares in affinity.items():
+        cells = [Text(f"{share:.0%}", _shade(share)) for share in shares.values()]
+        table.add_row(Text(printable(learner)), *cells)
+    return table
+
+
+def predictions_table(title: str, predictions: Sequence[Any]) -> Table:
+    """Answers with rank and score."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("rank", justify="right")
+    table.add_column("answer")
+    table.add_column("score", justify="right")
+    mark = any(prediction.known for prediction in predictions)
+    if mark:
+        table.add_column("")
+    for prediction in predictions:
+        known = ["known" if prediction.known else ""] if mark else []
+        table.add_row(str(prediction.rank), Text(printable(prediction.entity)), f"{prediction.score:.3f}", *known)
+    return table
+
+
+def curve(points: Sequence[tuple[int, float]], width: int = 60, height: int = 8) -> str:
+    """Values over rounds, drawn with dots."""
+    if len(points) < 2:
+        return ""
+    (first, _), (last, _) = points[0], points[-1]
+    low, high = min(value for _, value in points), max(value for _, value in points)
+    canvas = [[" "] * width for _ in range(height)]
+    for number, value in points:
+        column = round((number - first) / (last - first) * (width - 1))
+        row = round((high - value) / ((high - low) or 1) * (height - 1))
+        canvas[row][column] = "•"
+    labels = {0: f"{high:.4f}", height - 1: f"{low:.4f}"}
+    lines = [f"{labels.get(i, ''):>8} ┤{''.join(row).rstrip()}" for i, row in enumerate(canvas)]
+    axis = f"{'':9}└{'─' * width}"
+    scale = f"{'':10}{first}{last:>{width - len(str(first))}}"
+    return "\n".join([*lines, axis, scale])
+
+
+def printable(name: str) -> str:
+    """A name without control characters, which could otherwise write to the user's terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in name)
+
+
+def _cells(values: Mapping[str, float | None]) -> list[str]:
+    return ["–" if values[name] is None else f"{values[name]:.4f}" for name in COLUMNS]
+
+
+def _shade(share: float) -> str:
+    return "bold green" if share >= 0.5 else "green" if share >= 0.25 else "" if share >= 0.05 else "dim"
