@@ -31,7 +31,20 @@ _HOMES = {
     "Training": "training",
     "train": "training",
 }
-__all__ = sorted(_HOMES)
+__all__ = [
+    "Absorb",
+    "Config",
+    "Federation",
+    "InputError",
+    "KnowledgeGraph",
+    "PfedegError",
+    "Rows",
+    "Run",
+    "RunError",
+    "Shared",
+    "Training",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

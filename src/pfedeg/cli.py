@@ -91,7 +91,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.group(context_settings=CONTEXT)
 @click.version_option(package_name="pfedeg", message="pfedeg %(version)s")
 @click.option("--traceback", is_flag=True, help="show where an error came from")
-def cli(traceback: bool) -> None:  # noqa: ARG001 (read by main)
+def cli(traceback: bool) -> None:
     """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
 
     \b
@@ -131,7 +131,7 @@ def demo(out: Path, threads: int | None) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="the new folder, with a subfolder per client"
 )
-def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:  # noqa: ARG001 (one way so far)
+def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     """Make a federation from one GRAPH: pool its splits, deal its relations evenly at random, split each client anew.
 
     GRAPH is a TSV file, a folder with train.tsv (valid.tsv, test.tsv) or triples.tsv, or a Parquet file.
@@ -334,7 +334,8 @@ def show(run: Path, as_json: bool) -> None:
     sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
     state = "finished" if result else "not finished; continue it by the same train command with --resume"
     out.print(f"{run}: {config.method}, {config.model}, seed {config.seed}, {state}", highlight=False, soft_wrap=True)
-    text = f"data {origin['data'] or 'given in Python'} (fingerprint {origin['data_fingerprint'][:12]}), pfedeg {origin['package']}"
+    source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
+    text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
     out.print(text, highlight=False, soft_wrap=True)
     best = f", best round {result['best_round']}" if result else ""
     text = f"{len(history)} rounds{best}, {duration(seconds)}, {sent / 1e6:.1f} MB would have travelled"
@@ -357,7 +358,7 @@ def _again() -> str:
     return shlex.join(words if "--resume" in words else [*words, "--resume"])
 
 
-def _warn(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ARG001
+def _warn(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
     if issubclass(category, DataWarning):
         say(f"warning: {message}")
 
@@ -388,7 +389,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 (the last resort: one line instead of a stack trace)
+    except Exception as error:
         _fail(
             RuntimeError(f"internal error: {type(error).__name__}: {error}; run again with --traceback and report it"),
             1,

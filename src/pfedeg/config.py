@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -31,7 +31,7 @@ def setting(
     above: float | None = None,
     only: tuple[str, ...] = METHODS,
 ) -> Any:
-    """A field of `Config`: `only` names the methods that use it; None as default means that it depends on the method."""
+    """A field of `Config`: `only` names the methods that use it; default None means that it depends on the method."""
     metadata = {"help": help, "least": least, "most": most, "above": above, "only": only}
     return field(default=default, metadata=metadata)
 
@@ -194,10 +194,10 @@ def choices(item: "Field[Any]") -> tuple[str, ...] | None:
     return get_args(options) if get_origin(options) is Literal else None
 
 
-def value_type(item: "Field[Any]") -> Callable[[Any], Value]:
+def value_type(item: "Field[Any]") -> type[Value]:
     """int, float or str."""
-    kind = _kind(item)
-    return str if get_origin(kind) is Literal else kind
+    kind: type[Value] = str if get_origin(_kind(item)) is Literal else _kind(item)
+    return kind
 
 
 def _kind(item: "Field[Any]") -> Any:

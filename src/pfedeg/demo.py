@@ -34,22 +34,25 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     began = time.monotonic()
     federation = Federation.world()
     kernels = default_kernels(threads)
-    say = {"highlight": False, "soft_wrap": True}
-    console.print("Four organisations know different things about the same world (GeoNames, CC BY 4.0):", **say)
+    console.print(
+        "Four organisations know different things about the same world (GeoNames, CC BY 4.0):",
+        highlight=False,
+        soft_wrap=True,
+    )
     for name, graph in federation.graphs.items():
         relations = ", ".join(graph.relations)
         console.print(
             f"  {name}: {len(graph.train):,} facts about {len(graph.entities):,} entities ({relations})", **say
         )
     if is_first_use():
-        log.print("first use: compiling the kernels, which takes some seconds once", **say)
+        log.print("first use: compiling the kernels, which takes some seconds once", highlight=False, soft_wrap=True)
     runs = {}
     for method, label in METHODS.items():
         training = Training(
             federation, demo_config(method), out=out / method, resume=True, kernels=kernels, source="world"
         )
         if training.result is not None:
-            log.print(f"{label}: already trained in {out / method}", **say)
+            log.print(f"{label}: already trained in {out / method}", highlight=False, soft_wrap=True)
         for _ in watch(training, log, label):
             pass
         runs[method] = training
@@ -62,20 +65,26 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
         console.print(affinity_table(affinity))
     console.print("Facts that these clients have never seen (the rank of the right answer):", style="bold")
     for client, head, relation, tail in QUESTIONS:
-        console.print(f"  {client}: ({head}, {relation}, ?)  right: {tail}", **say)
+        console.print(f"  {client}: ({head}, {relation}, ?)  right: {tail}", highlight=False, soft_wrap=True)
         for method in ("single", "pfedeg-plus"):
             answers = runs[method].predict(
                 client, relation, head=head, k=len(federation.graphs[client].entities), known=True
             )
             open_answers = [a.entity for a in answers if not a.known or a.entity == tail]
             rank, best = open_answers.index(tail) + 1, ", ".join(open_answers[:3])
-            console.print(f"    {METHODS[method]:8} rank {rank:>4}   best three: {best}", **say)
+            console.print(
+                f"    {METHODS[method]:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
+            )
     where = out / "pfedeg-plus"
-    console.print(f"\nDone in {duration(time.monotonic() - began)}. The runs are in {out}. Try next:", **say)
+    console.print(
+        f"\nDone in {duration(time.monotonic() - began)}. The runs are in {out}. Try next:",
+        highlight=False,
+        soft_wrap=True,
+    )
     for line in (
         f"pfedeg show {where}",
         f"pfedeg predict {where} --client census --head Toulouse --relation in_country -k 3",
         "pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine",
         "pfedeg train FOLDER   (your own: a subfolder with triples.tsv per client)",
     ):
-        console.print(f"  {line}", **say)
+        console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -70,7 +70,7 @@ class Shared:
 
     @cached_property
     def common(self) -> Mapping[tuple[ClientId, ClientId], Ids]:
-        """For every ordered pair (i, j) that shares ids: where these are among i's travelling ids, in the order of ids."""
+        """For every ordered pair (i, j) that shares ids: where they stand among i's travelling ids."""
         places = {}
         for i, mine in self.travelling.items():
             for j, theirs in self.travelling.items():

@@ -120,11 +120,10 @@ def read_tsv(path: Path) -> list[tuple[str, str, str]]:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: not valid UTF-8; save the file as UTF-8") from None
     triples = []
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.removesuffix("\r")
-        if not line:
+    for number, text_line in enumerate(text.split("\n"), 1):
+        if text_line in ("", "\r"):
             continue
-        fields = line.split("\t")
+        fields = text_line.removesuffix("\r").split("\t")
         if len(fields) != 3:
             raise InputError(f"{path}, line {number}: {len(fields)} column(s) instead of head<TAB>relation<TAB>tail")
         if "" in fields:

@@ -5,7 +5,7 @@ last axis is the row of a table; complex rows hold all real parts, then all imag
 tuples because compiled kernels specialise on their class.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pfedeg import randomness
 
 Mat = NDArray[np.float32]
-Array = NDArray[np.floating]  # float32 in use, float64 when checked by finite differences
+Array = NDArray[Any]  # float32 in use, float64 when checked by finite differences
 
 
 class Model(Protocol):
@@ -68,7 +68,8 @@ class TransE(NamedTuple):
         return t - r
 
     def compare(self, q: Array, t: Array) -> Array:
-        return self.gamma - np.abs(q - t).sum(-1)
+        score: Array = self.gamma - np.abs(q - t).sum(-1)
+        return score
 
     def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
         sign = np.sign(q - t)
@@ -107,7 +108,8 @@ class RotatE(NamedTuple):
 
     def compare(self, q: Array, t: Array) -> Array:
         re, im = _halves(q - t)
-        return self.gamma - np.sqrt(re * re + im * im).sum(-1)
+        score: Array = self.gamma - np.sqrt(re * re + im * im).sum(-1)
+        return score
 
     def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
         re, im = _halves(q - t)
@@ -143,7 +145,8 @@ class ComplEx(NamedTuple):
         return _times(t, r_re, -r_im)
 
     def compare(self, q: Array, t: Array) -> Array:
-        return (q * t).sum(-1)
+        score: Array = (q * t).sum(-1)
+        return score
 
     def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
         return t, q
@@ -173,7 +176,8 @@ class DistMult(NamedTuple):
         return t * r
 
     def compare(self, q: Array, t: Array) -> Array:
-        return (q * t).sum(-1)
+        score: Array = (q * t).sum(-1)
+        return score
 
     def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
         return t, q

@@ -35,7 +35,7 @@ def counters(n: int) -> NDArray[np.uint64]:
 
 def uniform(key: int, counters: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1) with 53 random bits."""
-    return (bits(key, counters) >> np.uint64(11)) * 2.0**-53
+    return (bits(key, counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(key: int, counters: NDArray[np.uint64], bound: NDArray[np.uint64] | int) -> NDArray[np.int32]:

@@ -129,7 +129,8 @@ class Training:
         config, progress = self.config, self._progress
         if progress.stopped:
             return
-        assert config.rounds is not None and config.eval_every is not None
+        assert config.rounds is not None
+        assert config.eval_every is not None
         loop = run(
             self._strategy,
             self._transport,

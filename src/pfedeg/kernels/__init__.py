@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
-from pfedeg.graph import Ids, Known, KnowledgeGraph
+from pfedeg.graph import Ids, KnowledgeGraph, Known
 from pfedeg.models import Mat, Model
 
 
@@ -73,7 +73,8 @@ class Moments(NamedTuple):
 
     def copy(self) -> "Moments":
         """Moments of one's own."""
-        return Moments(*(array.copy() for array in self))
+        first, second, third, fourth, steps = self
+        return Moments(first.copy(), second.copy(), third.copy(), fourth.copy(), steps.copy())
 
 
 class Knowledge(NamedTuple):
@@ -117,7 +118,7 @@ class Kernels(Protocol):
         positives: Positives,
         key: int,
     ) -> float:
-        """Train some epochs, changing tables and moments in place; return the mean of L_KGE over positives and epochs."""
+        """Train some epochs, changing tables and moments in place; the mean of L_KGE over positives and epochs."""
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """Scores of composed queries (m, width) against all entities: (m, n)."""

@@ -53,8 +53,8 @@ class Scratch(NamedTuple):
     by_relation: Mat  # (batch, relation width)
     gradient: Mat  # ready gradients of entity rows: heads, then (shared) each chunk's negatives
     head: Ids  # (entities,) first ready gradient of an entity, −1 if none
-    next: Ids  # the next ready gradient of the same entity
-    count: Ids  # (threads, entities) pairs of each entity, then where the next one goes
+    following: Ids  # the next ready gradient of the same entity
+    tally: Ids  # (threads, entities) pairs of each entity, then where the next one goes
     end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
     source: Ids  # sorted pairs: the positive
     sorted_weight: Mat  # sorted pairs: ∂L/∂s
@@ -146,8 +146,8 @@ def _scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scratch:
         by_relation=floats(batch, tables.relation.shape[1]),
         gradient=floats(ready, width),
         head=np.full(entities, -1, np.int32),
-        next=np.zeros(ready, np.int32),
-        count=np.zeros((threads, entities), np.int32),
+        following=np.zeros(ready, np.int32),
+        tally=np.zeros((threads, entities), np.int32),
         end=np.zeros(entities + 1, np.int64),
         source=np.zeros(batch * pairs, np.int32),
         sorted_weight=floats(batch * pairs),
@@ -195,7 +195,7 @@ def _train(thread, threads, sync, model, s, tables, moments, knowledge, positive
 def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
     """Pass 1 for positives lo … hi − 1 of the batch, each with negatives of its own."""
     entities = len(tables.entity)
-    count = x.count[thread]
+    count = x.tally[thread]
     count[:] = 0
     for i in range(lo, hi):
         triple = chosen[i]
@@ -224,7 +224,7 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
     ids = np.empty(1 + n, np.int32)
     weight = np.empty(1 + n, np.float32)
     source = np.empty(s.chunk, np.int32)
-    count = x.count[thread]
+    count = x.tally[thread]
     count[:] = 0
     for begin in range(lo, hi, s.chunk):
         end = min(begin + s.chunk, hi)
@@ -257,7 +257,7 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
             g = x.gradient[row]
             g[:] = ZERO
             deposit(model, x.query, source, x.column[thread, j], 0, end - begin, tables.entity[ids[1 + j]], g)
-            x.next[row] = ids[1 + j]  # the entity; _settle turns it into a link
+            x.following[row] = ids[1 + j]  # the entity; _settle turns it into a link
 
 
 @jit
@@ -360,21 +360,21 @@ def _settle(threads, sync, s, tables, positives, chosen, x):
     for e in range(entities):
         x.end[e] = place
         for thread in range(threads):
-            number = x.count[thread, e]
-            x.count[thread, e] = place
+            number = x.tally[thread, e]
+            x.tally[thread, e] = place
             place += number
     x.end[entities] = place
     ready = size if s.own else size + -(-size // s.chunk) * s.negatives
     for row in range(ready - 1, -1, -1):  # backwards, so that lists run forwards
-        entity = positives.triples[chosen[row], 0] if row < size else x.next[row]
-        x.next[row] = x.head[entity]
+        entity = positives.triples[chosen[row], 0] if row < size else x.following[row]
+        x.following[row] = x.head[entity]
         x.head[entity] = row
 
 
 @jit
 def _sort_pairs(thread, x, lo, hi):
     """Pass 2: a stable counting sort of the pairs by entity."""
-    place = x.count[thread]
+    place = x.tally[thread]
     for i in range(lo, hi):
         for j in range(x.ids.shape[1]):
             entity = x.ids[i, j]
@@ -413,7 +413,7 @@ def _update(thread, sync, model, s, tables, moments, knowledge, positives, chose
             while link >= 0:
                 for k in range(len(g)):
                     g[k] += x.gradient[link, k]
-                link = x.next[link]
+                link = x.following[link]
             if s.pull != 0 and x.total[1] > 0:
                 pull = np.float32(s.pull / x.total[1])
                 for k in range(len(g)):

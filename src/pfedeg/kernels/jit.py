@@ -7,17 +7,19 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from numba import types
-from numba.core import cgutils, config
+from numba.core import cgutils
+from numba.core import config as numba_config
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pfedeg import randomness
 
+config: Any = numba_config  # its settings are made at run time
 F = TypeVar("F", bound=Callable[..., Any])
 # Sums may be reordered (that is what vectorises them) but NaN and infinity keep their meaning.
 _FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
@@ -50,10 +52,10 @@ def jit(function: F) -> F:
     """Compile for the arguments' types on first use; keep the machine code on disk; run without the GIL."""
     before, config.CACHE_DIR = config.CACHE_DIR, str(_CACHE)
     try:
-        compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
+        compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
     finally:
         config.CACHE_DIR = before
-    return compiled
+    return cast(F, compiled)
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers
@@ -87,7 +89,7 @@ class Team:
 
 
 @intrinsic
-def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:  # noqa: ARG001 (numba's calling convention)
+def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:
     """array[place] += value, seen whole by every thread; the value before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -135,7 +137,7 @@ def random_below(key: np.uint64, counter: np.uint64, bound: np.uint64) -> np.int
 
 
 @intrinsic
-def _as_float(typing: Any, number: Any) -> Any:  # noqa: ARG001 (numba's calling convention)
+def _as_float(typing: Any, number: Any) -> Any:
     """The float32 with these bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

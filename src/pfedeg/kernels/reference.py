@@ -126,7 +126,8 @@ def contrast_gradient(entity: Array, knowledge: Knowledge, absorb: Absorb) -> Ar
     if absorb.pooled:
         z = np.full_like(z, z.mean(dtype=np.float64))
     weight = absorb.contrast / (len(entity) * absorb.temperature) * _sigmoid(z)
-    return weight[:, None] * (by_s_l - by_s_g)
+    gradient: Array = weight[:, None] * (by_s_l - by_s_g)
+    return gradient
 
 
 def adam(local: Local, tables: Tables, moments: Moments, gradient: Gradient) -> None:
@@ -167,7 +168,8 @@ def _softmax(x: Array, valid: NDArray[np.bool_]) -> Array:
     top = np.max(x, -1, keepdims=True, where=valid, initial=-np.inf)
     weight = np.exp(np.minimum(x - np.where(np.isfinite(top), top, 0), 0)) * valid
     total = weight.sum(-1, keepdims=True)
-    return weight / np.where(total > 0, total, 1)
+    share: Array = weight / np.where(total > 0, total, 1)
+    return share
 
 
 def _softplus(x: Array) -> Array:
@@ -176,7 +178,8 @@ def _softplus(x: Array) -> Array:
 
 def _sigmoid(x: Array) -> Array:
     small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, small) / (1 + small)
+    share: Array = np.where(x >= 0, 1, small) / (1 + small)
+    return share
 
 
 def _cosine(e: Array, other: Array) -> tuple[Array, Array]:

@@ -1,15 +1,14 @@
 """The Strategy protocol: a federated method, both its halves in one place."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.federation import ClientId, Rows, Shared
 from pfedeg.kernels import Absorb
 
-State = Mapping[str, NDArray[np.generic]]
+State = Mapping[str, NDArray[Any]]
 
 
 class Strategy(Protocol):

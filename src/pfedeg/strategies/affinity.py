@@ -18,8 +18,8 @@ def overlap_weights(shared: Shared) -> Weights:
     for (i, j), place in shared.common.items():
         union = len(shared.ids[i]) + len(shared.ids[j]) - len(place)
         weights[clients.index(i), clients.index(j)] = len(place) / union
-    for i, row in enumerate(weights):
-        row[i] = np.delete(row, i).min(initial=1.0)
+    for place_of_self, row in enumerate(weights):
+        row[place_of_self] = np.delete(row, place_of_self).min(initial=1.0)
     return _normalise(weights)
 
 
@@ -83,4 +83,5 @@ def mean(shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[Cli
 def _normalise(weights: Weights) -> Weights:
     """W_ij = Ŵ_ij / Σ_j Ŵ_ij; a row without any weight stays zero."""
     total = weights.sum(1, keepdims=True)
-    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    normal: Weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return normal

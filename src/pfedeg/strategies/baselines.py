@@ -11,12 +11,15 @@ from pfedeg.kernels import Absorb
 from pfedeg.strategies import State
 from pfedeg.strategies.affinity import mean
 
+NOTHING = Absorb()
+START = Absorb(replace=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Each client alone: nothing travels. (Collective is Single on the merged graph.)"""
+    """Each client alone: nothing travels. Collective is this on the merged graph."""
 
-    absorb: Absorb = Absorb()
+    absorb: Absorb = NOTHING
     shares: None = None
 
     def init(self, shared: Shared) -> State:
@@ -35,7 +38,7 @@ class Single:
 class FedE:
     """The plain mean over owners, from which clients start (Chen et al. 2021); FedEC by its `absorb` (2022)."""
 
-    absorb: Absorb = Absorb(replace=True)
+    absorb: Absorb = START
     shares: Literal["entity"] = "entity"
 
     def init(self, shared: Shared) -> State:

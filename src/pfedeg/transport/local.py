@@ -53,7 +53,7 @@ class Local:
 
 
 class Pooled(Local):
-    """Collective: one client trains on everybody's triples; every client is evaluated with its own rows of the table."""
+    """Collective: one client trains on all triples; every client is evaluated with its own rows of the table."""
 
     def __init__(
         self, pool: Client, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None
