@@ -42,7 +42,9 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     for name, graph in federation.graphs.items():
         relations = ", ".join(graph.relations)
         console.print(
-            f"  {name}: {len(graph.train):,} facts about {len(graph.entities):,} entities ({relations})", **say
+            f"  {name}: {len(graph.train):,} facts about {len(graph.entities):,} entities ({relations})",
+            highlight=False,
+            soft_wrap=True,
         )
     if is_first_use():
         log.print("first use: compiling the kernels, which takes some seconds once", highlight=False, soft_wrap=True)
