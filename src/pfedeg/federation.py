@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
-from pfedeg.errors import InputError
+from pfedeg.errors import InputError, RunError
 from pfedeg.graph import (
     SPLITS,
     Ids,
@@ -89,7 +90,9 @@ class Federation:
         for client, graph in graphs.items():
             if not len(graph.train):
                 raise InputError(f"client {client!r} has no training triples")
-        self.graphs = {client: graphs[client] for client in sorted(graphs)}
+        self.graphs = {normal(client): graphs[client] for client in sorted(graphs, key=normal)}
+        if len(self.graphs) < len(graphs):
+            raise InputError("two clients have the same name (they differ in Unicode form only)")
 
     @classmethod
     def read(cls, path: str | Path, seed: int = 0) -> "Federation":
@@ -159,11 +162,12 @@ def token(name: str, secret: bytes) -> bytes:
 def safe_name(client: ClientId) -> str:
     """A file name for a client of any name: itself if plain, else its plain characters and a hash."""
     plain = "".join(sign for sign in client if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
-    if plain == client and plain and plain[0] not in "-_" and plain not in _DEVICES:
+    if plain == client and plain and plain[0] not in "-_" and plain not in _DEVICES and not _HASHED.search(plain):
         return client
-    return f"{plain or 'client'}-{hashlib.sha256(client.encode()).hexdigest()[:10]}"
+    return f"{plain.lstrip('-_') or 'client'}-{hashlib.sha256(client.encode()).hexdigest()[:10]}"
 
 
+_HASHED = re.compile("-[0-9a-f]{10}$")  # the ends of hashed names, which a plain name must not have
 _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
 
 
@@ -180,9 +184,10 @@ def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         fill(temporary)
         temporary.chmod(0o777 & ~_umask())
         os.replace(temporary, folder)
-    except BaseException:
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written: {error.strerror}") from None
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _umask() -> int:
@@ -264,15 +269,15 @@ def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
             raise InputError(f"{path}: two clients are called {normal(name)!r} (they differ in Unicode form only)")
     parts: dict[ClientId, dict[str, list[tuple[str, str, str]]]] = {}
     triples = zip(columns["head"], columns["relation"], columns["tail"], strict=True)
-    for client, split, triple in zip(spelled, splits or ["triples"] * rows, triples, strict=True):
+    for client, split, triple in zip(spelled, splits or ["train"] * rows, triples, strict=True):
         parts.setdefault(normal(client), {}).setdefault(split, []).append(triple)
     graphs = {}
     for client, part in parts.items():
         origin = f"{path}, client {client!r}"
-        if unknown := set(part) - {*SPLITS, "triples"}:
+        if unknown := set(part).difference(SPLITS):
             raise InputError(f"{origin}: unknown split {sorted(unknown)[0]!r}; splits are train, valid and test")
         if splits is None:
-            graphs[client] = split_graph(part["triples"], seed, origin=origin)
+            graphs[client] = split_graph(part["train"], seed, origin=origin)
         else:
             graphs[client] = KnowledgeGraph.from_names(*(part.get(split, ()) for split in SPLITS), origin=origin)
     return graphs

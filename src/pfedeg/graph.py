@@ -139,8 +139,10 @@ def write_tsv(path: Path, triples: Named) -> None:
     """The counterpart of `read_tsv`."""
     for triple in triples:
         for name in triple:
-            if any(sign in name for sign in "\t\r\n"):
-                raise InputError(f"the name {name!r} holds a tab or a line break, which TSV cannot carry; use Parquet")
+            if not name or name[0] == "\ufeff" or any(sign in name for sign in "\t\r\n"):
+                raise InputError(
+                    f"TSV cannot carry the name {name!r}: empty, or with a tab, line break or byte order mark"
+                )
     path.write_text("".join(f"{h}\t{r}\t{t}\n" for h, r, t in triples), encoding="utf-8", newline="\n")
 
 

@@ -1,0 +1,36 @@
+"""What several test modules use: a small synthetic federation, on its own and as files."""
+
+from pathlib import Path
+
+import pytest
+
+from pfedeg.federation import Federation
+from pfedeg.graph import Named, split_graph
+
+
+def ring(offset: int, size: int, relations: tuple[str, ...]) -> Named:
+    """Triples with a rule to learn: relation number k leads from an entity to the one k + 1 steps on."""
+    return [
+        (f"e{offset + i:02}", name, f"e{offset + (i + step) % size:02}")
+        for i in range(size)
+        for step, name in enumerate(relations, 1)
+    ]
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> Federation:
+    """Three clients; each shares entities with both others, and each has relations of its own."""
+    return Federation(
+        {
+            "ash": split_graph(ring(0, 20, ("near", "next")), 1),
+            "birch": split_graph(ring(10, 16, ("next", "over")), 2),
+            "Čedar [x]": split_graph(ring(14, 12, ("left", "right", "up")), 3),
+        }
+    )
+
+
+@pytest.fixture
+def folder(synthetic: Federation, tmp_path: Path) -> Path:
+    """The synthetic federation as a folder of TSV files."""
+    synthetic.write(tmp_path / "data")
+    return tmp_path / "data"
