@@ -4,6 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -158,7 +159,7 @@ def configure(
     """
     settings = _read(file) if file else {}
     preset = preset or settings.pop("preset", None) or "paper"
-    if preset not in PRESETS:
+    if preset not in list(PRESETS):
         raise InputError(f"unknown preset {preset!r}{suggest(str(preset), PRESETS)}")
     settings.pop("preset", None)
     given = {**settings, **{name: value for name, value in flags.items() if value is not None}}
@@ -178,7 +179,9 @@ def uses(method: str, name: str) -> bool:
 def suggest(name: str, among: Any) -> str:
     """A hint at the likely meant name, or at all names if there are few."""
     names = list(among)
-    close = difflib.get_close_matches(name, names, 3, 0.6)
+    folded, wanted = {other.casefold(): other for other in names}, name.casefold()
+    begun = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
+    close = [folded[match] for match in begun or difflib.get_close_matches(wanted, folded, 3, 0.6)]
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
     return f"; choose from {', '.join(names)}" if len(names) <= 30 else ""
@@ -216,20 +219,20 @@ def _check(item: "Field[Any]", value: Any) -> None:
     kind = value_type(item)
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else int):
         raise InputError(f"{name}: {value!r} is not {'a number' if kind is float else 'a whole number'}")
-    bounds = []
+    bounds = [] if abs(value) < inf else [(False, "finite")]
     if meta["least"] is not None:
         bounds.append((value >= meta["least"], f"at least {meta['least']}"))
     if meta["above"] is not None:
         bounds.append((value > meta["above"], f"above {meta['above']}"))
     if meta["most"] is not None:
         bounds.append((value <= meta["most"], f"at most {meta['most']}"))
-    if value != value or abs(value) == float("inf") or not all(good for good, _ in bounds):
+    if not all(good for good, _ in bounds):
         raise InputError(f"{name}: {value} is out of range; it must be {' and '.join(text for _, text in bounds)}")
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
