@@ -16,7 +16,7 @@ from pfedeg import randomness
 from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys
 from pfedeg.kernels.jit import STOP, Team, barrier, exp, jit, log1p, random_below, take
-from pfedeg.kernels.tiles import ZERO, compare, compose, deposit, gather, spread
+from pfedeg.kernels.tiles import ZERO, compare, compose, gather, spread
 from pfedeg.models import Mat, Model
 
 ROWS = 64  # entity rows that a thread takes at a time
@@ -61,8 +61,9 @@ class Scratch(NamedTuple):
     column: Mat  # (threads, negatives, chunk) weights of a chunk's shared negatives
     relation_sum: Mat  # (relations, relation width)
     loss: Mat  # (batch,)
-    square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖², or of the sum of s_l − s_g
-    total: NDArray[np.float64]  # sum of losses, ‖E − K‖ or mean (s_l − s_g), 1 if threads shall stop
+    square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
+    lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
+    total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
 
 
 class Fused:
@@ -155,7 +156,8 @@ def _scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scratch:
         relation_sum=floats(*tables.relation.shape),
         loss=floats(batch),
         square=np.zeros(entities),
-        total=np.zeros(3),
+        lean=np.zeros(entities),
+        total=np.zeros(4),
     )
 
 
@@ -165,7 +167,7 @@ def _train(thread, threads, sync, model, s, tables, moments, knowledge, positive
     entities, n = len(tables.entity), len(positives.triples)
     step = moments.steps[0]
     for e in range(entities * thread // threads, entities * (thread + 1) // threads):
-        x.square[e] = _refer(s, tables.entity[e], knowledge, e)
+        _refer(s, tables.entity[e], knowledge, e, x)
     for epoch in range(len(orders)):
         for first in range(0, n, s.batch):
             size = min(s.batch, n - first)
@@ -183,7 +185,7 @@ def _train(thread, threads, sync, model, s, tables, moments, knowledge, positive
             if thread == 0:
                 _settle(threads, sync, s, tables, positives, chosen, x)
             barrier(threads, sync)
-            if x.total[2] != 0:
+            if x.total[3] != 0:
                 return
             _sort_pairs(thread, x, lo, hi)
             barrier(threads, sync)
@@ -195,6 +197,7 @@ def _train(thread, threads, sync, model, s, tables, moments, knowledge, positive
 def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
     """Pass 1 for positives lo … hi − 1 of the batch, each with negatives of its own."""
     entities = len(tables.entity)
+    marks = np.zeros((entities + 63) // 64, np.uint64)
     count = x.tally[thread]
     count[:] = 0
     for i in range(lo, hi):
@@ -202,12 +205,14 @@ def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, s
         ids, weight = x.ids[i], x.weight[i]
         ids[0] = positives.triples[triple, 2]
         group = positives.group[triple]
-        start, stop = positives.start[group], positives.start[group + 1]
-        free = np.uint64(entities - (stop - start))
+        known = positives.tails[positives.start[group] : positives.start[group + 1]]
+        free = entities - len(known)
         counter = np.uint64(first + i) * np.uint64(s.negatives)
+        _mark(marks, known)
         for j in range(s.negatives):
-            u = random_below(key, counter + np.uint64(j), free)
-            ids[1 + j] = _free(positives.tails, start, stop, u) if free > 0 else 0
+            u = random_below(key, counter + np.uint64(j), np.uint64(free))
+            ids[1 + j] = _stand_in(known, free, u) if free > 0 and _is_marked(marks, u) else u
+        _mark(marks, known)
         _query(model, tables, positives.triples[triple], x.query[i])
         score = x.score[thread]
         _score(model, x.query[i], tables.entity, ids, score)
@@ -224,6 +229,7 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
     ids = np.empty(1 + n, np.int32)
     weight = np.empty(1 + n, np.float32)
     source = np.empty(s.chunk, np.int32)
+    marks = np.zeros((entities + 63) // 64, np.uint64)
     count = x.tally[thread]
     count[:] = 0
     for begin in range(lo, hi, s.chunk):
@@ -235,16 +241,18 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
             triple = chosen[i]
             ids[0] = positives.triples[triple, 2]
             group = positives.group[triple]
-            start, stop = positives.start[group], positives.start[group + 1]
+            known = positives.tails[positives.start[group] : positives.start[group + 1]]
             _query(model, tables, positives.triples[triple], x.query[i])
             score = x.score[thread]
             _score(model, x.query[i], tables.entity, ids, score)
             free = False
+            _mark(marks, known)
             for j in range(1, 1 + n):
-                if _is_known(positives.tails, start, stop, ids[j]):
+                if _is_marked(marks, ids[j]):
                     score[j] = -np.inf
                 else:
                     free = True
+            _mark(marks, known)
             x.loss[i] = _weigh(s, score, weight, free, scale)
             _query_gradient(thread, model, tables, positives.triples[triple], i, ids, weight, x)
             source[i - begin] = i
@@ -256,7 +264,7 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
             row = size + begin // s.chunk * n + j
             g = x.gradient[row]
             g[:] = ZERO
-            deposit(model, x.query, source, x.column[thread, j], 0, end - begin, tables.entity[ids[1 + j]], g)
+            _gather(model, tables.entity[ids[1 + j]], x.query, source, x.column[thread, j], 0, end - begin, g)
             x.following[row] = ids[1 + j]  # the entity; _settle turns it into a link
 
 
@@ -271,34 +279,34 @@ def _query_gradient(thread, model, tables, triple, i, ids, weight, x):
     g = x.by_query[thread]
     g[:] = ZERO
     q = x.query[i]
-    gather(model, q, tables.entity, ids, weight, g)
+    _gather(model, q, tables.entity, ids, weight, 0, len(ids), g)
     h, r = tables.entity[triple[0]], tables.relation[triple[1]]
     spread(model, h, r, q, g, x.gradient[i], x.by_relation[i])
 
 
 @jit
-def _free(tails, start, stop, u):
-    """The u-th entity that is not in the sorted tails[start:stop]."""
-    lo, hi = start, stop
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if tails[middle] - (middle - start) <= u:
-            lo = middle + 1
-        else:
-            hi = middle
-    return u + np.int32(lo - start)
+def _mark(marks, entities):
+    """Set (or, done again, clear) the bit of each entity."""
+    for entity in entities:
+        marks[entity >> 6] ^= np.uint64(1) << np.uint64(entity & 63)
 
 
 @jit
-def _is_known(tails, start, stop, entity):
-    lo, hi = start, stop
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if tails[middle] < entity:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo < stop and tails[lo] == entity
+def _is_marked(marks, entity):
+    return (marks[entity >> 6] >> np.uint64(entity & 63)) & np.uint64(1) != 0
+
+
+@jit
+def _stand_in(known, limit, u):
+    """For the i-th known entity below the limit, u, the i-th entity from the limit on that is not known."""
+    i = np.searchsorted(known, u)
+    entity = limit
+    for place in range(np.searchsorted(known, limit), len(known)):
+        if known[place] > entity + i:
+            break
+        i -= known[place] - entity
+        entity = known[place] + 1
+    return entity + i
 
 
 @jit
@@ -310,6 +318,20 @@ def _score(model, q, table, ids, score):
         score[k], score[k + 1], score[k + 2], score[k + 3] = a, b, c, d
     for k in range(n - n % 4, n):
         score[k] = compare(model, q, table, ids[k], ids[k], ids[k], ids[k])[0]
+
+
+@jit
+def _gather(model, q, table, ids, weight, first, last, g):
+    """Add Σ_k weight[k] · ∂s/∂q (q, table[ids[k]]) to g for k in first … last − 1, four at a time."""
+    whole = last - (last - first) % 4
+    for k in range(first, whole, 4):
+        rows = (ids[k], ids[k + 1], ids[k + 2], ids[k + 3])
+        gather(model, q, table, rows, (weight[k], weight[k + 1], weight[k + 2], weight[k + 3]), g)
+    if whole < last:
+        a, b, c = ids[whole], ids[min(whole + 1, last - 1)], ids[last - 1]
+        wb = weight[whole + 1] if whole + 1 < last else ZERO
+        wc = weight[whole + 2] if whole + 2 < last else ZERO
+        gather(model, q, table, (a, b, c, c), (weight[whole], wb, wc, ZERO), g)
 
 
 @jit
@@ -330,7 +352,7 @@ def _weigh(s, score, weight, free, scale):
         top = max(top, score[j])
     total = ZERO
     for j in range(1, n):
-        weight[j] = exp(s.alpha * (score[j] - top))
+        weight[j] = exp(s.alpha * (score[j] - top)) if score[j] > -np.inf else ZERO
         total += weight[j]
     inverse = np.float32(1.0) / total
     negative = ZERO
@@ -351,11 +373,9 @@ def _settle(threads, sync, s, tables, positives, chosen, x):
     for i in range(size):
         loss += x.loss[i]
     x.total[0] += loss
-    x.total[2] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
-    reference = 0.0
-    for e in range(entities):
-        reference += x.square[e]
-    x.total[1] = np.sqrt(reference) if s.pull != 0 else reference / entities
+    x.total[1] = np.sqrt(x.square.sum())
+    x.total[2] = x.lean.sum() / entities
+    x.total[3] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
     place = 0
     for e in range(entities):
         x.end[e] = place
@@ -407,7 +427,7 @@ def _update(thread, sync, model, s, tables, moments, knowledge, positives, chose
         for e in range(begin, min(begin + ROWS, entities)):
             g[:] = ZERO
             row = tables.entity[e]
-            deposit(model, x.query, x.source, x.sorted_weight, x.end[e], x.end[e + 1], row, g)
+            _gather(model, row, x.query, x.source, x.sorted_weight, x.end[e], x.end[e + 1], g)
             link = x.head[e]
             x.head[e] = -1
             while link >= 0:
@@ -419,9 +439,9 @@ def _update(thread, sync, model, s, tables, moments, knowledge, positives, chose
                 for k in range(len(g)):
                     g[k] += pull * (row[k] - knowledge.received[e, k])
             if s.contrast != 0:
-                _contrast(s, x.total[1], len(tables.entity), row, knowledge.received[e], knowledge.previous[e], g)
+                _contrast(s, x.total[2], len(tables.entity), row, knowledge.received[e], knowledge.previous[e], g)
             _adam(s, rate, unbias, row, moments.entity1[e], moments.entity2[e], g)
-            x.square[e] = _refer(s, row, knowledge, e)
+            _refer(s, row, knowledge, e, x)
 
 
 @jit
@@ -436,19 +456,18 @@ def _adam(s, rate, unbias, row, first, second, g):
 
 
 @jit
-def _refer(s, row, knowledge, e):
+def _refer(s, row, knowledge, e, x):
     """A row's share of what the next step needs to know of the whole table."""
     if s.pull != 0:
         total = ZERO
         for k in range(len(row)):
             difference = row[k] - knowledge.received[e, k]
             total += difference * difference
-        return np.float64(total)
+        x.square[e] = total
     if s.contrast != 0 and s.pooled:
         _, s_g = _cosine(row, knowledge.received[e])
         _, s_l = _cosine(row, knowledge.previous[e])
-        return np.float64(s_l - s_g)
-    return 0.0
+        x.lean[e] = s_l - s_g
 
 
 @jit

@@ -49,7 +49,8 @@ def sample(
 ) -> tuple[Ids, NDArray[np.bool_]]:
     """Negatives (batch, n) and which of them count, for the positives at places first, first + 1, … of the epoch.
 
-    Own: the u-th entity that is no known tail of (h, r), with u uniform; the counter is place · n + j.
+    Own: u uniform below the number of entities that are no known tails of (h, r); if u is a known tail, the i-th such,
+    the i-th free entity beyond that number stands in for it. The counter is place · n + j.
     Shared: any entity, the same for all positives of a chunk, the counter is (the chunk's first place) · n + j; for
     each positive the known tails of its (h, r) do not count.
     """
@@ -63,8 +64,10 @@ def sample(
         if local.sampling == "own":
             free = entities - len(known)
             u = randomness.below(key, np.uint64((first + i) * n) + column, free)
-            skipped = known - np.arange(len(known), dtype=np.int32)
-            ids[i] = u + np.searchsorted(skipped, u, side="right") if free else 0
+            stand_ins = np.setdiff1d(np.arange(free, entities), known)
+            taken = np.isin(u, known) & (free > 0)
+            ids[i] = u
+            ids[i, taken] = stand_ins[np.searchsorted(known, u[taken])]
             valid[i] = free > 0
         else:
             place = (first + i // local.chunk * local.chunk) * n

@@ -3,8 +3,7 @@
 compose      q = compose(h, r)                                    (models.py has each equation)
 spread       gradients of h and r from the gradient of q
 compare      scores of one query with four rows at a time
-gather       gradient of a query: Σ_k c_k · ∂s/∂q (q, row_k)
-deposit      gradient of a row: Σ_k c_k · ∂s/∂t (q_k, row)
+gather       gradient of a query, four rows at a time: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
 """
 
 from collections.abc import Callable
@@ -32,11 +31,10 @@ def compare(model, q, table, a, b, c, d):
 
 
 def gather(model, q, table, ids, weights, g):
-    """Add Σ_k weights[k] · ∂s/∂q (q, table[ids[k]]) to g."""
+    """Add Σ_k weights[k] · ∂s/∂q (q, table[ids[k]]) to g, for four k.
 
-
-def deposit(model, queries, source, weights, first, last, t, g):
-    """Add Σ_k weights[k] · ∂s/∂t (queries[source[k]], t) to g, for k in first … last − 1."""
+    The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
+    """
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -157,17 +155,21 @@ def _compare_product(model, q, table, a, b, c, d):
 
 @implement(gather, TransE)
 def _gather_distance(model, q, table, ids, weights, g):
-    for i in range(len(ids)):
-        row, w = ids[i], weights[i]
-        for k in range(len(q)):
-            x = q[k] - table[row, k]
-            g[k] -= w if x > ZERO else (-w if x < ZERO else ZERO)
+    a, b, c, d = ids
+    wa, wb, wc, wd = weights
+    for k in range(len(q)):
+        x = q[k]
+        ga = wa if x > table[a, k] else (-wa if x < table[a, k] else ZERO)
+        gb = wb if x > table[b, k] else (-wb if x < table[b, k] else ZERO)
+        gc = wc if x > table[c, k] else (-wc if x < table[c, k] else ZERO)
+        gd = wd if x > table[d, k] else (-wd if x < table[d, k] else ZERO)
+        g[k] -= (ga + gb) + (gc + gd)
 
 
 @implement(gather, RotatE)
 def _gather_modulus(model, q, table, ids, weights, g):
     m = len(q) // 2
-    for i in range(len(ids)):
+    for i in range(4):
         row, w = ids[i], weights[i]
         for k in range(m):
             re, im = q[k] - table[row, k], q[m + k] - table[row, m + k]
@@ -179,37 +181,7 @@ def _gather_modulus(model, q, table, ids, weights, g):
 
 @implement(gather, ComplEx, DistMult)
 def _gather_product(model, q, table, ids, weights, g):
-    for i in range(len(ids)):
-        row, w = ids[i], weights[i]
-        for k in range(len(q)):
-            g[k] += w * table[row, k]
-
-
-@implement(deposit, TransE)
-def _deposit_distance(model, queries, source, weights, first, last, t, g):
-    for i in range(first, last):
-        row, w = source[i], weights[i]
-        for k in range(len(t)):
-            x = queries[row, k] - t[k]
-            g[k] += w if x > ZERO else (-w if x < ZERO else ZERO)
-
-
-@implement(deposit, RotatE)
-def _deposit_modulus(model, queries, source, weights, first, last, t, g):
-    m = len(t) // 2
-    for i in range(first, last):
-        row, w = source[i], weights[i]
-        for k in range(m):
-            re, im = queries[row, k] - t[k], queries[row, m + k] - t[m + k]
-            square = re * re + im * im
-            unit = w / np.sqrt(square) if square > ZERO else ZERO
-            g[k] += re * unit
-            g[m + k] += im * unit
-
-
-@implement(deposit, ComplEx, DistMult)
-def _deposit_product(model, queries, source, weights, first, last, t, g):
-    for i in range(first, last):
-        row, w = source[i], weights[i]
-        for k in range(len(t)):
-            g[k] += w * queries[row, k]
+    a, b, c, d = ids
+    wa, wb, wc, wd = weights
+    for k in range(len(q)):
+        g[k] += (wa * table[a, k] + wb * table[b, k]) + (wc * table[c, k] + wd * table[d, k])
