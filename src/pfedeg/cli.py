@@ -7,12 +7,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from errno import EDQUOT, EIO, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pfedeg.errors import DataWarning, InputError, PfedegError
+from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,12 +29,12 @@ def console(stderr: bool = False) -> "Console":
     """Where people read: results on stdout, progress and remarks on stderr."""
     from rich.console import Console
 
-    return Console(stderr=stderr)
+    return Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
 
 
 def say(text: str) -> None:
-    """A remark on stderr."""
-    click.echo(text, err=True)
+    """A remark on stderr, on one line."""
+    click.echo(printable(text), err=True)
 
 
 class Settings(click.Command):
@@ -88,10 +89,11 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="print JSON on stdout, for scripts")(function)
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(package_name="pfedeg", message="pfedeg %(version)s")
 @click.option("--traceback", is_flag=True, help="show where an error came from")
-def cli(traceback: bool) -> None:
+@click.pass_context
+def cli(context: click.Context, traceback: bool) -> None:
     """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
 
     \b
@@ -100,6 +102,8 @@ def cli(traceback: bool) -> None:
       pfedeg train world --method pfedeg-plus          train on the same data yourself
       pfedeg show runs/world-pfedeg-plus-transe-0      what came out
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @cli.command(context_settings=CONTEXT)
@@ -188,14 +192,15 @@ def train(
     for remark in remarks:
         say(f"note: {remark}")
     federation, source = read_federation(path, config.seed)
-    out = out or Path("runs") / f"{Path(source).stem}-{config.method}-{config.model}-{config.seed}"
+    out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
     training = Training(federation, config, out=out, resume=resume, kernels=default_kernels(threads), source=source)
     announce(federation, config, training)
     try:
         for _ in watch(training, console(stderr=True), config.method):
             pass
     except KeyboardInterrupt:
-        say(f"\ninterrupted; saved after round {training.rounds_done}. Continue with: {_again()}")
+        say("")
+        say(f"interrupted; saved after round {training.rounds_done}. Continue with: {_again()}")
         raise
     assert training.result is not None
     if as_json:
@@ -213,7 +218,7 @@ def read_federation(path: Path, seed: int) -> "tuple[Federation, str]":
 
     if str(path) == "world" and not path.exists():
         return Federation.world(), "world"
-    return Federation.read(path, seed), str(path)
+    return Federation.read(path, seed), os.fsencode(path).decode(errors="replace")
 
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
@@ -289,7 +294,7 @@ def predict(
     """
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
-    from pfedeg.terminal import predictions_table, printable
+    from pfedeg.terminal import predictions_table
 
     opened = Run(run, default_kernels(threads))
     answers = opened.predict(client, relation, head=head, tail=tail, k=k, known=known)
@@ -318,7 +323,8 @@ def show(run: Path, as_json: bool) -> None:
     opened = Run(run)
     result, history = opened.result, opened.history
     evaluated = [line for line in history if "valid" in line]
-    affinities = [line["affinity"] for line in evaluated if "affinity" in line]
+    until = result["best_round"] if result else len(history)
+    affinities = [line["affinity"] for line in evaluated if "affinity" in line and line["round"] <= until]
     if as_json:
         content = {
             "config": opened.config.as_dict(),
@@ -389,8 +395,12 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except MemoryError as error:
+        _fail(RunError(f"out of memory ({error}); a smaller --dim, --batch or --negatives needs less"), 1)
+    except OSError as error:
+        kind = RunError if error.errno in (ENOSPC, EDQUOT, EIO) else InputError
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(kind(f"{where}{error.strerror or error}"), kind.exit_code)
     except Exception as error:
-        _fail(
-            RuntimeError(f"internal error: {type(error).__name__}: {error}; run again with --traceback and report it"),
-            1,
-        )
+        text = f"internal error: {type(error).__name__}: {error}; run again with `pfedeg --traceback …` and report it"
+        _fail(RuntimeError(text), 1)

@@ -75,7 +75,9 @@ class Client:
             self.model, self.local, self.absorb, tables, moments, knowledge, self._positives, key
         )
         if not (np.isfinite(loss) and all(np.isfinite(table).all() for table in tables)):
-            raise RunError(f"client {self.name!r}, round {number}: training diverged (NaN or infinity)")
+            raise RunError(
+                f"client {self.name!r}, round {number}: training diverged (NaN or infinity); a smaller lr may help"
+            )
         return ClientState(tables, moments if self._keep_moments else None, True), loss
 
     def absorbed(self, tables: Tables, download: Rows) -> Tables:

@@ -73,9 +73,12 @@ class Run:
     def __init__(self, path: str | Path, kernels: Kernels | None = None) -> None:
         """Read what describes the run; tables and graphs are read when needed."""
         self._folder = RunFolder.open(path)
-        self.config = Config(**self._folder.read("config.json"))
         self.provenance = self._folder.read("provenance.json")
-        self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+        try:
+            self.config = Config(**self._folder.read("config.json"))
+            self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+        except (TypeError, KeyError) as error:
+            raise InputError(f"{path}: damaged, or a run of another version of pfedeg ({error})") from None
         self.history: list[dict[str, Any]] = self._folder.history()
         self._kernels = kernels or default_kernels()
         self._model = self.config.build_model()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from pfedeg.errors import InputError, RunError
 from pfedeg.federation import ClientId, create_folder, safe_name
@@ -73,6 +73,8 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(f"{self.path}: another process is working on this run") from None
+            for left in self.path.glob("**/.*.tmp"):  # by a process that was killed while writing
+                left.unlink()
             yield
 
     def read(self, name: str) -> dict[str, Any]:
@@ -106,23 +108,20 @@ class RunFolder:
         if not path.exists():
             return []
         lines: list[dict[str, Any]] = []
-        for number, text in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), 1):
-            if not text.endswith("\n"):
-                break
+        *texts, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        for number, text in enumerate(texts, 1):
             try:
                 line = json.loads(text)
-            except ValueError:
+                if until is None or line["round"] <= until:
+                    lines.append(line)
+            except (ValueError, TypeError, KeyError):
                 raise InputError(f"{path}, line {number}: damaged") from None
-            if until is None or line["round"] <= until:
-                lines.append(line)
         return lines
 
-    def cut_history(self, until: int) -> list[dict[str, Any]]:
-        """Forget rounds after `until`; the lines that remain."""
-        lines = self.history(until)
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    def cut_history(self, until: int) -> None:
+        """Forget rounds after `until`."""
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.history(until))
         write_bytes(self.path / "history.jsonl", text.encode())
-        return lines
 
     def save_checkpoint(self, arrays: Arrays, about: Mapping[str, Any]) -> None:
         """All that is needed to go on, in one file."""
@@ -228,8 +227,7 @@ def unpack_names(kind: str, arrays: Arrays) -> tuple[str, ...]:
 
 def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """A safetensors file, atomically."""
-    with _writing(path) as temporary:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, dict(metadata))
+    write_bytes(path, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, dict(metadata)))
 
 
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
@@ -264,8 +262,8 @@ def _writing(path: Path) -> Iterator[Path]:
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

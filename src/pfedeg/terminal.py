@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from pfedeg.errors import printable
 from pfedeg.evaluation import HITS
 from pfedeg.rounds import Round
 from pfedeg.training import Training
@@ -141,11 +142,6 @@ def curve(points: Sequence[tuple[int, float]], width: int = 60, height: int = 8)
     axis = f"{'':9}└{'─' * width}"
     scale = f"{'':10}{first}{last:>{width - len(str(first))}}"
     return "\n".join([*lines, axis, scale])
-
-
-def printable(name: str) -> str:
-    """A name without control characters, which could otherwise write to the user's terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in name)
 
 
 def _cells(values: Mapping[str, float | None]) -> list[str]:

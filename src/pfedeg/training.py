@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pfedeg.config import Config, suggest
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.evaluation import Metrics, weighted
 from pfedeg.federation import ClientId, Federation, Shared
-from pfedeg.graph import Split
+from pfedeg.graph import Split, normal
 from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
 from pfedeg.prediction import Prediction, predict
 from pfedeg.rounds import Round, run
@@ -70,36 +71,40 @@ class Training:
         origin = provenance(federation.fingerprint, source, self.config.seed) | {"clients": list(federation.graphs)}
         saved = self._enter(origin, resume)
         self._shared, self._transport = self._assemble(saved)
+        self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
         self._saved_at = time.monotonic()
 
     @property
     def rounds_done(self) -> int:
         """How many rounds are behind."""
-        return self._progress.round
+        return int(self.result["rounds"]) if self.result else self._progress.round
 
     @property
     def best_round(self) -> int:
         """The round whose tables are kept (of Single: the latest of its clients')."""
+        if self.result:
+            return int(self.result["best_round"])
         return max((at for _, at, _ in self._progress.best.values()), default=self._progress.round)
 
     def __iter__(self) -> Iterator[Round]:
         """Train until the end. A break in between leaves a checkpoint; iterating again goes on."""
         if self.result is not None:
             return
-        if self._folder is None:
-            yield from self._rounds()
-        else:
-            with self._folder.locked():
-                try:
-                    yield from self._rounds()
-                except (KeyboardInterrupt, GeneratorExit):
+        with self._folder.locked() if self._folder else nullcontext():
+            if self._folder:
+                self._folder.cut_history(self._progress.round)
+            try:
+                yield from self._rounds()
+                self._finish()
+            except (KeyboardInterrupt, GeneratorExit):
+                self._rewind()
+                self.save()
+                raise
+            except RunError:
+                self._rewind()
+                with suppress(RunError):  # a full disk is full still
                     self.save()
-                    raise
-                except RunError as error:
-                    self.save()
-                    hint = "the rounds before are saved; a smaller --lr may help"
-                    raise RunError(f"{error}; {hint}" if "diverged" in str(error) else str(error)) from None
-        self._finish()
+                raise
 
     def run(self) -> "Training":
         """Train until the end."""
@@ -109,6 +114,7 @@ class Training:
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """Answers of a client's tables; see `prediction.predict`."""
+        client = normal(client)
         if client not in self.tables:
             raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
         model, graph = self.config.build_model(), self.federation.graphs[client]
@@ -117,7 +123,7 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint, if there is a run directory."""
         if self._folder is not None and self.result is None:
-            self._folder.save_checkpoint(self._arrays(), self._about())
+            self._folder.save_checkpoint(*self._whole)
             self._saved_at = time.monotonic()
 
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
@@ -152,8 +158,9 @@ class Training:
             self.history.append(line)
             if self._folder is not None:
                 self._folder.append_history(line)
-                if time.monotonic() - self._saved_at > CHECKPOINT_SECONDS:
-                    self.save()
+            self._whole = self._arrays(), self._about()
+            if time.monotonic() - self._saved_at > CHECKPOINT_SECONDS:
+                self.save()
             yield done
             if progress.stopped:
                 return
@@ -178,9 +185,14 @@ class Training:
                     progress.retired |= set(members)
         progress.stopped = set(progress.metrics) <= progress.retired
 
+    def _rewind(self) -> None:
+        """Forget what is half done of a round."""
+        self._transport.states = self._restore(*self._whole, list(self._transport.states))
+        del self.history[self._progress.round :]
+
     def _finish(self) -> None:
         splits: dict[str, Any] = {split: self._measure(split) for split in ("valid", "test")}
-        self.result = {
+        result: dict[str, Any] = {
             "method": self.config.method,
             "model": self.config.model,
             "seed": self.config.seed,
@@ -190,7 +202,8 @@ class Training:
             **splits,
         }
         if self._folder is not None:
-            self._folder.finish(self.tables, self.federation.graphs, self.result)
+            self._folder.finish(self.tables, self.federation.graphs, result)
+        self.result = result
 
     def _measure(self, split: Split) -> dict[str, Any]:
         return summary(self._transport.measure(self.tables, split))
@@ -228,8 +241,9 @@ class Training:
             self.result, self.history = folder.read("result.json"), folder.history()
             self.tables = {client: folder.tables(client) for client in self.federation.graphs}
             return None
-        saved = folder.load_checkpoint()
-        self.history = folder.cut_history(saved[1]["round"] if saved else 0)
+        with folder.locked():
+            saved = folder.load_checkpoint()
+            self.history = folder.history(saved[1]["round"] if saved else 0)
         return saved
 
     def _compare(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
@@ -309,9 +323,11 @@ class Training:
         )
         server = {name.removeprefix("server/"): array for name, array in arrays.items() if name.startswith("server/")}
         self._state = server or None
-        for i, name in enumerate(self.federation.graphs):
-            if f"best/{i}/entity" in arrays:
-                self.tables[name] = Tables(arrays[f"best/{i}/entity"], arrays[f"best/{i}/relation"])
+        self.tables = {
+            name: Tables(arrays[f"best/{i}/entity"], arrays[f"best/{i}/relation"])
+            for i, name in enumerate(self.federation.graphs)
+            if f"best/{i}/entity" in arrays
+        }
         states = {}
         for i, name in enumerate(trainers):
             tables = Tables(*(arrays[f"client/{i}/tables/{kind}"] for kind in Tables._fields))
