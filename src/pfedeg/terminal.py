@@ -20,9 +20,9 @@ LINE_SECONDS = 5.0
 
 def duration(seconds: float) -> str:
     """Seconds as people say them."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
