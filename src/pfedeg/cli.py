@@ -49,33 +49,21 @@ class Settings(click.Command):
 
 
 def _setting_options() -> list[click.Option]:
-    from pfedeg.config import METHODS, Config, choices, value_type
+    from pfedeg.config import METHODS, Config, choices, users, value_type
 
     options = []
     for item in fields(Config):
         meta = item.metadata
         default = "" if item.default is None else f"  [{item.default}]"
-        only = "" if meta["only"] == METHODS else f"  ({', '.join(_families(meta['only']))} only)"
+        only = "" if meta["only"] == METHODS else f"  ({users(item)} only)"
         allowed = choices(item)
-        metavar = (
-            "|".join(allowed) if allowed and len(allowed) <= 4 else {int: "N", float: "X"}.get(value_type(item), "NAME")
-        )
+        few = allowed is not None and len(allowed) <= 4
+        metavar = "|".join(allowed or ()) if few else {int: "N", float: "X"}.get(value_type(item), "NAME")
+        names = f": {', '.join(allowed)}" if allowed and not few else ""
         flag = f"--{item.name.replace('_', '-')}"
-        text = f"{meta['help']}{default}{only}"
+        text = f"{meta['help']}{names}{default}{only}"
         options.append(click.Option([flag], type=value_type(item), metavar=metavar, help=text))
     return options
-
-
-def _families(methods: tuple[str, ...]) -> list[str]:
-    from pfedeg.config import FEDERATED, PFEDEG, PLUS, PULLED
-
-    names = {
-        PFEDEG: ["pfedeg-*"],
-        PLUS: ["pfedeg-plus*"],
-        PULLED: ["pfedeg-* except -init"],
-        FEDERATED: ["federated methods"],
-    }
-    return names.get(methods, list(methods))
 
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,8 +41,8 @@ def setting(
 class Config:
     """The settings of a run. `resolved()` fills in what depends on method and model and drops what they do not use."""
 
-    method: str = setting("pfedeg-plus", f"the method: {', '.join(METHODS)}")
-    model: str = setting("transe", f"the embedding model: {', '.join(MODELS)}")
+    method: str = setting("pfedeg-plus", "the method")
+    model: str = setting("transe", "the embedding model")
     seed: int = setting(0, "all random numbers follow from it", least=0)
     rounds: int | None = setting(
         None, "most rounds; a round of single and collective is one epoch (300, for these 300 × epochs)", least=1
@@ -174,6 +174,13 @@ def configure(
 def uses(method: str, name: str) -> bool:
     """Whether a method depends on a setting."""
     return method in next(item.metadata["only"] for item in fields(Config) if item.name == name)
+
+
+def users(item: "Field[Any]") -> str:
+    """Who uses a field, in few words."""
+    names = {METHODS: "all", FEDERATED: "federated methods", PFEDEG: "pfedeg-*", PLUS: "pfedeg-plus*"}
+    only = item.metadata["only"]
+    return "pfedeg-* except -init" if only == PULLED else names.get(only, ", ".join(only))
 
 
 def suggest(name: str, among: Any) -> str:

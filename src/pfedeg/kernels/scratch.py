@@ -1,0 +1,107 @@
+"""What the compiled training passes work with: their settings, and their memory for one batch."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg.graph import Ids
+from pfedeg.kernels import Absorb, Local, Tables
+from pfedeg.models import Mat
+
+
+class Settings(NamedTuple):
+    """`Local` and `Absorb` as kernels take them."""
+
+    batch: int
+    negatives: int
+    own: bool
+    chunk: int
+    mean: bool
+    alpha: np.float32
+    lr: float
+    beta1: float
+    beta2: float
+    epsilon: np.float32
+    pull: float
+    contrast: float
+    temperature: float
+    pooled: bool
+
+
+class Scratch(NamedTuple):
+    """Memory for one batch, allocated once per call."""
+
+    query: Mat  # (batch, width) q of every positive
+    ids: Ids  # (batch, pairs) the positive's tail, then (own) its negatives
+    weight: Mat  # (batch, pairs) ∂L/∂s of each
+    score: Mat  # (threads, pairs)
+    by_query: Mat  # (threads, width)
+    by_row: Mat  # (threads, width)
+    by_relation: Mat  # (batch, relation width)
+    gradient: Mat  # ready gradients of entity rows: heads, then (shared) each chunk's negatives
+    head: Ids  # (entities,) first ready gradient of an entity, −1 if none
+    following: Ids  # the next ready gradient of the same entity
+    tally: Ids  # (threads, entities) pairs of each entity, then where the next one goes
+    end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
+    source: Ids  # sorted pairs: the positive
+    sorted_weight: Mat  # sorted pairs: ∂L/∂s
+    column: Mat  # (threads, negatives, chunk) weights of a chunk's shared negatives
+    relation_sum: Mat  # (relations, relation width)
+    loss: Mat  # (batch,)
+    square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
+    lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
+    total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
+
+
+def make_settings(local: Local, absorb: Absorb) -> Settings:
+    """The settings of a call."""
+    return Settings(
+        local.batch,
+        local.negatives,
+        local.sampling == "own",
+        min(local.chunk, local.batch),
+        local.loss == "mean",
+        np.float32(local.alpha),
+        local.lr,
+        local.beta1,
+        local.beta2,
+        np.float32(local.epsilon),
+        absorb.pull,
+        absorb.contrast,
+        absorb.temperature,
+        absorb.pooled,
+    )
+
+
+def make_scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scratch:
+    """The memory of a call."""
+    entities, width = tables.entity.shape
+    pairs = 1 + s.negatives if s.own else 1
+    ready = batch if s.own else batch + -(-batch // s.chunk) * s.negatives
+
+    def floats(*shape: int) -> Mat:
+        return np.zeros(shape, np.float32)
+
+    return Scratch(
+        query=floats(batch, width),
+        ids=np.zeros((batch, pairs), np.int32),
+        weight=floats(batch, pairs),
+        score=floats(threads, 1 + s.negatives + 3),
+        by_query=floats(threads, width),
+        by_row=floats(threads, width),
+        by_relation=floats(batch, tables.relation.shape[1]),
+        gradient=floats(ready, width),
+        head=np.full(entities, -1, np.int32),
+        following=np.zeros(ready, np.int32),
+        tally=np.zeros((threads, entities), np.int32),
+        end=np.zeros(entities + 1, np.int64),
+        source=np.zeros(batch * pairs, np.int32),
+        sorted_weight=floats(batch * pairs),
+        column=floats(threads, 0 if s.own else s.negatives, s.chunk),
+        relation_sum=floats(*tables.relation.shape),
+        loss=floats(batch),
+        square=np.zeros(entities),
+        lean=np.zeros(entities),
+        total=np.zeros(4),
+    )
