@@ -1,0 +1,72 @@
+"""Golden numbers; after a deliberate change of results: python tests/test_golden.py --update
+
+Every method × model trains a small federation for three rounds; what it reached is kept in golden.json.
+Random numbers are the same on every machine, arithmetic is not: another CPU sums in another order. How much that
+matters shows the reference, which also sums in another order: its losses differ by 2e-8 of their size, its ranks not at
+all. LOSS is a hundred times that; a wrong sign, weight, key or order moves a loss by 4e-4 or more (as far as the
+closest two methods are apart). A rank changes only where two scores nearly tie, and then by one place: MRR allows for
+one triple of the 150 to go from rank 1 to 2.
+"""
+
+import json
+import sys
+import warnings
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import pfedeg
+from pfedeg.config import METHODS
+from pfedeg.kernels import Kernels, reference
+from pfedeg.models import MODELS
+from toy import toy_federation
+
+FILE = Path(__file__).with_name("golden.json")
+LOSS, MRR = 2e-6, 0.5 / 150
+SETTINGS = {"dim": 8, "batch": 64, "negatives": 16, "lr": 0.01, "seed": 1}
+SETTINGS |= {"beta": 0.1, "p": 0.9, "mu": 2.0}  # so strong that methods differ visibly after three rounds
+RUNS = [f"{method} {model}" for method in METHODS for model in MODELS]
+
+
+def measure(run: str, kernels: Kernels | None = None) -> dict[str, float]:
+    method, model = run.split()
+    federation = toy_federation(clients=3, entities=40, triples=400, held_out=50)
+    config = pfedeg.Config(method=method, model=model, rounds=3, eval_every=3, **SETTINGS)
+    last = list(pfedeg.Training(federation, config, kernels=kernels))[-1]
+    triples = sum(m.triples for m in last.metrics.values())
+    return {
+        "loss": sum(weight * loss for weight, loss in enumerate(last.loss.values(), 1)),  # tells clients apart
+        "mrr": sum(m.mrr * m.triples for m in last.metrics.values()) / triples,
+    }
+
+
+def check(run: str, found: dict[str, float]) -> None:
+    golden = json.loads(FILE.read_text(encoding="utf-8"))[run]
+    assert found["loss"] == pytest.approx(golden["loss"], rel=LOSS)
+    assert found["mrr"] == pytest.approx(golden["mrr"], abs=MRR)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_golden_numbers(run):
+    check(run, measure(run))
+
+
+@pytest.mark.parametrize("run", [f"pfedeg-plus {model}" for model in MODELS] + ["fedec transe", "single transe"])
+def test_reference_reaches_the_same_numbers(run):
+    check(run, measure(run, reference))
+
+
+def test_golden_numbers_are_of_all_methods_and_models_and_tell_methods_apart():
+    golden = json.loads(FILE.read_text(encoding="utf-8"))
+    assert set(golden) == set(RUNS)
+    for model in MODELS:
+        losses = sorted(golden[f"{method} {model}"]["loss"] for method in METHODS)
+        assert all(b > a * (1 + 100 * LOSS) for a, b in pairwise(losses))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--update"]:
+        sys.exit(__doc__)
+    warnings.simplefilter("error")
+    FILE.write_text(json.dumps({run: measure(run) for run in RUNS}, indent=1) + "\n", encoding="utf-8")
