@@ -49,6 +49,6 @@ class Fused:
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
         result = np.zeros(len(questions.truth))
-        buffer = np.zeros((self._team.size, len(tables.entity) + 3), np.float32)
+        buffer = np.zeros((self._team.size, ranking.BLOCK, len(tables.entity)), np.float32)
         self._team.run(ranking.ranks, model, tables.entity, queries, questions, buffer, result)
         return result

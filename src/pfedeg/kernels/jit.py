@@ -49,12 +49,22 @@ def is_first_use() -> bool:
 
 
 def jit(function: F) -> F:
-    """Compile for the arguments' types on first use; keep the machine code on disk; run without the GIL."""
+    """Compile a part of a kernel, for calls from compiled code only: without a door to Python it compiles faster."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def kernel(function: F) -> F:
+    """Compile what Python calls; keep the machine code, with all its parts, on disk."""
     before, config.CACHE_DIR = config.CACHE_DIR, str(_CACHE)
     try:
-        compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FASTMATH)(function)
+        return _compile(function, cache=True, no_cfunc_wrapper=True)
     finally:
         config.CACHE_DIR = before
+
+
+def _compile(function: F, **options: bool) -> F:
+    """On first use, for the types of the arguments; the code runs without the GIL."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function)
     return cast(F, compiled)
 
 

@@ -9,13 +9,13 @@ a chunk of positives already holds the gradients of its negatives.
 
 import numpy as np
 
-from pfedeg.kernels.jit import STOP, barrier, exp, jit, log1p, random_below, take
+from pfedeg.kernels.jit import STOP, barrier, exp, jit, kernel, log1p, random_below, take
 from pfedeg.kernels.tiles import ZERO, compare, compose, gather, spread
 
 ROWS = 64  # entity rows that a thread takes at a time
 
 
-@jit
+@kernel
 def train(thread, threads, sync, model, s, tables, moments, knowledge, positives, orders, keys, x):
     """All epochs, on one thread of a team."""
     entities, n = len(tables.entity), len(positives.triples)
@@ -151,11 +151,24 @@ def _is_marked(marks, entity):
 
 
 @jit
+def _place(ordered, value):
+    """How many of the ordered numbers are smaller."""
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) >> 1
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
 def _stand_in(known, limit, u):
     """For the i-th known entity below the limit, u, the i-th entity from the limit on that is not known."""
-    i = np.searchsorted(known, u)
+    i = _place(known, u)
     entity = limit
-    for place in range(np.searchsorted(known, limit), len(known)):
+    for place in range(_place(known, limit), len(known)):
         if known[place] > entity + i:
             break
         i -= known[place] - entity
@@ -227,8 +240,11 @@ def _settle(threads, sync, s, tables, positives, chosen, x):
     for i in range(size):
         loss += x.loss[i]
     x.total[0] += loss
-    x.total[1] = np.sqrt(x.square.sum())
-    x.total[2] = x.lean.sum() / entities
+    square = lean = 0.0
+    for e in range(entities):
+        square += x.square[e]
+        lean += x.lean[e]
+    x.total[1], x.total[2] = np.sqrt(square), lean / entities
     x.total[3] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
     place = 0
     for e in range(entities):
