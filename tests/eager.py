@@ -2,11 +2,15 @@
 
 import resource
 import sys
+import warnings
 
-from pfedeg import training
+from pfedeg import Federation, KnowledgeGraph, train, training
 from pfedeg.cli import main
 
 training.CHECKPOINT_SECONDS = -1.0
 if limit := int(sys.argv.pop(1)):
+    with warnings.catch_warnings():  # compile first: machine code is kept in files too
+        warnings.simplefilter("ignore")
+        train(Federation({"one": KnowledgeGraph.from_names([("a", "r", "b")], [("b", "r", "a")])}), rounds=1, threads=1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 main()

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
-from errno import EDQUOT, EIO, ENOSPC
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -386,7 +386,7 @@ def main() -> None:
     except MemoryError as error:
         _fail(RunError(f"out of memory ({error}); a smaller --dim, --batch or --negatives needs less"), 1)
     except OSError as error:
-        kind = RunError if error.errno in (ENOSPC, EDQUOT, EIO) else InputError
+        kind = RunError if error.errno in (ENOSPC, EDQUOT, EFBIG, EIO) else InputError
         where = f"{error.filename}: " if error.filename else ""
         _fail(kind(f"{where}{error.strerror or error}"), kind.exit_code)
     except Exception as error:
