@@ -45,7 +45,7 @@ class Config:
     model: str = setting("transe", "the embedding model")
     seed: int = setting(0, "all random numbers follow from it", least=0)
     rounds: int | None = setting(
-        None, "most rounds; a round of single and collective is one epoch (300, for these 300 × epochs)", least=1
+        None, "most rounds; a round of single and collective is one epoch (300; single and collective: 900)", least=1
     )
     epochs: int | None = setting(None, "local epochs per round (3; single and collective: 1)", least=1)
     batch: int = setting(512, "triples per batch", least=1)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pfedeg import randomness
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
-from pfedeg.kernels.scratch import make_scratch, make_settings
+from pfedeg.kernels.scratch import apart_if_narrow, make_scratch, make_settings
 from pfedeg.models import Mat, Model
 
 
@@ -35,8 +35,13 @@ class Fused:
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = make_settings(local, absorb)
         scratch = make_scratch(settings, tables, min(local.batch, n), self._team.size)
-        arguments = (model, settings, tables, moments, knowledge, positives, orders, negative_keys, scratch)
+        entity1, entity2, relation1, relation2 = (apart_if_narrow(array) for array in moments[:4])
+        worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
+        arguments = (model, settings, tables, worked, knowledge, positives, orders, negative_keys, scratch)
         self._team.run(passes.train, *arguments)
+        for kept, changed in zip(moments[:4], worked[:4], strict=True):
+            if kept is not changed:
+                kept[...] = changed
         moments.steps[0] += local.epochs * -(-n // local.batch)
         return float(scratch.total[0]) / (n * local.epochs)
 

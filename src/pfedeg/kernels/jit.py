@@ -64,8 +64,8 @@ def kernel(function: F) -> F:
 
 def _compile(function: F, **options: bool) -> F:
     """On first use, for the types of the arguments; the code runs without the GIL."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function)
-    return cast(F, compiled)
+    njit: Any = numba.njit  # its annotations do not know all of its options
+    return cast(F, njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function))
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers

@@ -1,6 +1,6 @@
 """What the compiled training passes work with: their settings, and their memory for one batch."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Local, Tables
 from pfedeg.models import Mat
+
+ROOM = 512  # bytes; more than a vectorised loop takes at a time on any processor
 
 
 class Settings(NamedTuple):
@@ -54,6 +56,26 @@ class Scratch(NamedTuple):
     total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
 
 
+def apart(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+    """Zeros with room on both sides.
+
+    A compiled loop takes its vectorised or its plain form by the distance between what it reads and what it writes,
+    and the two round differently. With room around whatever is written it is always the same form.
+    """
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    memory = np.zeros(size + 2 * ROOM, np.uint8)
+    return memory[ROOM : ROOM + size].view(kind).reshape(shape)
+
+
+def apart_if_narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, or a copy of it with room on both sides if its rows are shorter than that."""
+    if array.shape[-1] * array.itemsize >= ROOM:
+        return array
+    copy = apart(array.shape, array.dtype.type)
+    copy[...] = array
+    return copy
+
+
 def make_settings(local: Local, absorb: Absorb) -> Settings:
     """The settings of a call."""
     return Settings(
@@ -81,7 +103,7 @@ def make_scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scrat
     ready = batch if s.own else batch + -(-batch // s.chunk) * s.negatives
 
     def floats(*shape: int) -> Mat:
-        return np.zeros(shape, np.float32)
+        return apart(shape, np.float32)
 
     return Scratch(
         query=floats(batch, width),

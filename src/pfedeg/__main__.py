@@ -1,0 +1,5 @@
+"""`python -m pfedeg` is `pfedeg`."""
+
+from pfedeg.cli import main
+
+main()
