@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pfedeg import randomness
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
-from pfedeg.kernels.scratch import apart_if_narrow, make_scratch, make_settings
+from pfedeg.kernels.scratch import apart_if_narrow, make_contrast, make_scratch, make_settings
 from pfedeg.models import Mat, Model
 
 
@@ -34,10 +34,23 @@ class Fused:
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = make_settings(local, absorb)
-        scratch = make_scratch(settings, tables, min(local.batch, n), self._team.size)
+        chunk = local.chunk if local.sampling == "shared" else None
+        scratch = make_scratch(settings, chunk, tables, min(local.batch, n), self._team.size)
         entity1, entity2, relation1, relation2 = (apart_if_narrow(array) for array in moments[:4])
         worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
-        arguments = (model, settings, tables, worked, knowledge, positives, orders, negative_keys, scratch)
+        arguments = (
+            model,
+            settings,
+            chunk,
+            make_contrast(absorb),
+            tables,
+            worked,
+            knowledge,
+            positives,
+            orders,
+            negative_keys,
+            scratch,
+        )
         self._team.run(passes.train, *arguments)
         for kept, changed in zip(moments[:4], worked[:4], strict=True):
             if kept is not changed:

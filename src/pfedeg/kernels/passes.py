@@ -16,35 +16,36 @@ ROWS = 64  # entity rows that a thread takes at a time
 
 
 @kernel
-def train(thread, threads, sync, model, s, tables, moments, knowledge, positives, orders, keys, x):
-    """All epochs, on one thread of a team."""
+def train(thread, threads, sync, model, s, chunk, contrast, tables, moments, knowledge, positives, orders, keys, x):
+    """All epochs, on one thread of a team. What is None (chunk: no sharing; contrast) costs no compiled code."""
     entities, n = len(tables.entity), len(positives.triples)
     step = moments.steps[0]
     for e in range(entities * thread // threads, entities * (thread + 1) // threads):
-        _refer(s, tables.entity[e], knowledge, e, x)
+        _refer(s, contrast, tables.entity[e], knowledge, e, x)
     for epoch in range(len(orders)):
         for first in range(0, n, s.batch):
             size = min(s.batch, n - first)
             chosen = orders[epoch, first : first + size]
             scale = np.float32(0.5 / size if s.mean else 0.5)
             barrier(threads, sync)
-            if s.own:
+            if chunk is None:
                 lo, hi = size * thread // threads, size * (thread + 1) // threads
                 _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, keys[epoch], scale, x)
             else:
-                chunks = -(-size // s.chunk)
-                lo, hi = chunks * thread // threads * s.chunk, min(chunks * (thread + 1) // threads * s.chunk, size)
-                _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, keys[epoch], scale, x)
+                chunks = -(-size // chunk)
+                lo, hi = chunks * thread // threads * chunk, min(chunks * (thread + 1) // threads * chunk, size)
+                _shared_pass(thread, model, s, chunk, tables, positives, chosen, lo, hi, first, keys[epoch], scale, x)
             barrier(threads, sync)
             if thread == 0:
-                _settle(threads, sync, s, tables, positives, chosen, x)
+                ready = size if chunk is None else size + chunks * s.negatives
+                _settle(threads, sync, positives, chosen, ready, x)
             barrier(threads, sync)
             if x.total[3] != 0:
                 return
             _sort_pairs(thread, x, lo, hi)
             barrier(threads, sync)
             step += 1
-            _update(thread, sync, model, s, tables, moments, knowledge, positives, chosen, step, x)
+            _update(thread, sync, model, s, contrast, tables, moments, knowledge, positives, chosen, step, x)
 
 
 @jit
@@ -77,17 +78,17 @@ def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, s
 
 
 @jit
-def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
+def _shared_pass(thread, model, s, chunk, tables, positives, chosen, lo, hi, first, key, scale, x):
     """Pass 1 for positives lo … hi − 1 of the batch (whole chunks), each chunk with negatives that it shares."""
     entities, n, size = len(tables.entity), s.negatives, len(chosen)
     ids = np.empty(1 + n, np.int32)
     weight = np.empty(1 + n, np.float32)
-    source = np.empty(s.chunk, np.int32)
+    source = np.empty(chunk, np.int32)
     marks = np.zeros((entities + 63) // 64, np.uint64)
     count = x.tally[thread]
     count[:] = 0
-    for begin in range(lo, hi, s.chunk):
-        end = min(begin + s.chunk, hi)
+    for begin in range(lo, hi, chunk):
+        end = min(begin + chunk, hi)
         counter = np.uint64(first + begin) * np.uint64(n)
         for j in range(n):
             ids[1 + j] = random_below(key, counter + np.uint64(j), np.uint64(entities))
@@ -115,7 +116,7 @@ def _shared_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key
             for j in range(n):
                 x.column[thread, j, i - begin] = weight[1 + j]
         for j in range(n):
-            row = size + begin // s.chunk * n + j
+            row = size + begin // chunk * n + j
             g = x.gradient[row]
             g[:] = ZERO
             _gather(model, tables.entity[ids[1 + j]], x.query, source, x.column[thread, j], 0, end - begin, g)
@@ -233,9 +234,9 @@ def _weigh(s, score, weight, free, scale):
 
 
 @jit
-def _settle(threads, sync, s, tables, positives, chosen, x):
+def _settle(threads, sync, positives, chosen, ready, x):
     """Between passes 1 and 3, on one thread: sum what the passes left in order, and find each entity's pairs."""
-    size, entities = len(chosen), len(tables.entity)
+    size, entities = len(chosen), len(x.head)
     loss = 0.0
     for i in range(size):
         loss += x.loss[i]
@@ -254,7 +255,6 @@ def _settle(threads, sync, s, tables, positives, chosen, x):
             x.tally[thread, e] = place
             place += number
     x.end[entities] = place
-    ready = size if s.own else size + -(-size // s.chunk) * s.negatives
     for row in range(ready - 1, -1, -1):  # backwards, so that lists run forwards
         entity = positives.triples[chosen[row], 0] if row < size else x.following[row]
         x.following[row] = x.head[entity]
@@ -274,7 +274,7 @@ def _sort_pairs(thread, x, lo, hi):
 
 
 @jit
-def _update(thread, sync, model, s, tables, moments, knowledge, positives, chosen, step, x):
+def _update(thread, sync, model, s, contrast, tables, moments, knowledge, positives, chosen, step, x):
     """Pass 3: the gradient of every row, and one step of Adam."""
     rate = np.float32(s.lr / (1.0 - s.beta1**step))
     unbias = np.float32(1.0 / np.sqrt(1.0 - s.beta2**step))
@@ -308,10 +308,10 @@ def _update(thread, sync, model, s, tables, moments, knowledge, positives, chose
                 pull = np.float32(s.pull / x.total[1])
                 for k in range(len(g)):
                     g[k] += pull * (row[k] - knowledge.received[e, k])
-            if s.contrast != 0:
-                _contrast(s, x.total[2], len(tables.entity), row, knowledge.received[e], knowledge.previous[e], g)
+            if contrast is not None:
+                _contrast(contrast, x.total[2], entities, row, knowledge.received[e], knowledge.previous[e], g)
             _adam(s, rate, unbias, row, moments.entity1[e], moments.entity2[e], g)
-            _refer(s, row, knowledge, e, x)
+            _refer(s, contrast, row, knowledge, e, x)
 
 
 @jit
@@ -326,7 +326,7 @@ def _adam(s, rate, unbias, row, first, second, g):
 
 
 @jit
-def _refer(s, row, knowledge, e, x):
+def _refer(s, contrast, row, knowledge, e, x):
     """A row's share of what the next step needs to know of the whole table."""
     if s.pull != 0:
         total = ZERO
@@ -334,10 +334,11 @@ def _refer(s, row, knowledge, e, x):
             difference = row[k] - knowledge.received[e, k]
             total += difference * difference
         x.square[e] = total
-    if s.contrast != 0 and s.pooled:
-        _, s_g = _cosine(row, knowledge.received[e])
-        _, s_l = _cosine(row, knowledge.previous[e])
-        x.lean[e] = s_l - s_g
+    if contrast is not None:  # noqa: SIM102 (numba leaves out the branch by this test alone)
+        if contrast.pooled:
+            _, s_g = _cosine(row, knowledge.received[e])
+            _, s_l = _cosine(row, knowledge.previous[e])
+            x.lean[e] = s_l - s_g
 
 
 @jit
@@ -354,12 +355,13 @@ def _cosine(a, b):
 
 
 @jit
-def _contrast(s, pooled_difference, entities, row, received, previous, g):
+def _contrast(contrast, pooled_difference, entities, row, received, previous, g):
     """Add FedEC's gradient: μ / (n τ) · σ((s_l − s_g) / τ) · (∂s_l − ∂s_g)."""
     inverse_g, s_g = _cosine(row, received)
     inverse_l, s_l = _cosine(row, previous)
-    difference = pooled_difference if s.pooled else np.float64(s_l - s_g)
-    weight = np.float32(s.contrast / (entities * s.temperature) / (1.0 + np.exp(-difference / s.temperature)))
+    difference = pooled_difference if contrast.pooled else np.float64(s_l - s_g)
+    slope = 1.0 / (1.0 + np.exp(-difference / contrast.temperature))
+    weight = np.float32(contrast.weight / (entities * contrast.temperature) * slope)
     square = ZERO
     for k in range(len(row)):
         square += row[k] * row[k]

@@ -13,12 +13,10 @@ ROOM = 512  # bytes; more than a vectorised loop takes at a time on any processo
 
 
 class Settings(NamedTuple):
-    """`Local` and `Absorb` as kernels take them."""
+    """Most of `Local` and `Absorb`, as kernels take it."""
 
     batch: int
     negatives: int
-    own: bool
-    chunk: int
     mean: bool
     alpha: np.float32
     lr: float
@@ -26,7 +24,12 @@ class Settings(NamedTuple):
     beta2: float
     epsilon: np.float32
     pull: float
-    contrast: float
+
+
+class Contrast(NamedTuple):
+    """FedEC's term; other methods have None in its place, and their kernels no code for it."""
+
+    weight: float
     temperature: float
     pooled: bool
 
@@ -81,8 +84,6 @@ def make_settings(local: Local, absorb: Absorb) -> Settings:
     return Settings(
         local.batch,
         local.negatives,
-        local.sampling == "own",
-        min(local.chunk, local.batch),
         local.loss == "mean",
         np.float32(local.alpha),
         local.lr,
@@ -90,17 +91,19 @@ def make_settings(local: Local, absorb: Absorb) -> Settings:
         local.beta2,
         np.float32(local.epsilon),
         absorb.pull,
-        absorb.contrast,
-        absorb.temperature,
-        absorb.pooled,
     )
 
 
-def make_scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scratch:
-    """The memory of a call."""
+def make_contrast(absorb: Absorb) -> Contrast | None:
+    """FedEC's term, if there is one."""
+    return Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
+
+
+def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, threads: int) -> Scratch:
+    """The memory of a call; chunk is None where positives have negatives of their own."""
     entities, width = tables.entity.shape
-    pairs = 1 + s.negatives if s.own else 1
-    ready = batch if s.own else batch + -(-batch // s.chunk) * s.negatives
+    pairs = 1 if chunk else 1 + s.negatives
+    ready = batch + -(-batch // chunk) * s.negatives if chunk else batch
 
     def floats(*shape: int) -> Mat:
         return apart(shape, np.float32)
@@ -120,7 +123,7 @@ def make_scratch(s: Settings, tables: Tables, batch: int, threads: int) -> Scrat
         end=np.zeros(entities + 1, np.int64),
         source=np.zeros(batch * pairs, np.int32),
         sorted_weight=floats(batch * pairs),
-        column=floats(threads, 0 if s.own else s.negatives, s.chunk),
+        column=floats(threads, s.negatives if chunk else 0, chunk or 0),
         relation_sum=floats(*tables.relation.shape),
         loss=floats(batch),
         square=np.zeros(entities),
