@@ -277,7 +277,7 @@ def predict(
 
     \b
     Examples:
-      pfedeg predict runs/mine --client census --head Toulouse --relation in_country -k 3
+      pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3
       pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
     """
     from pfedeg.kernels import default_kernels

@@ -146,7 +146,7 @@ class Config:
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {
     "paper": {},
-    "quick": {"dim": 64, "negatives": 64, "lr": 5e-3, "rounds": 40},
+    "quick": {"dim": 64, "negatives": 64, "batch": 128, "lr": 5e-3, "rounds": 40},
 }
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfedeg.config import Config
+from pfedeg.config import configure
 from pfedeg.federation import Federation
 from pfedeg.kernels import default_kernels
 from pfedeg.terminal import affinity_table, comparison_table, duration, metrics_table, watch
@@ -15,16 +15,10 @@ if TYPE_CHECKING:
 
 METHODS = {"single": "Single", "fede": "FedE", "pfedeg-star": "PFedEG*", "pfedeg-plus": "PFedEG+"}
 QUESTIONS = (
-    ("census", "Kraków", "in_country", "Poland"),
-    ("atlas", "Czechia", "has_capital", "Prague"),
-    ("commerce", "Kuwait", "speaks", "Arabic language"),
+    ("government", "Rio de Janeiro", "in_country", "Brazil"),
+    ("commerce", "Vietnam", "speaks", "Vietnamese language"),
+    ("transport", "Karagandy", "in_time_zone", "Asia/Almaty"),
 )
-
-
-def demo_config(method: str) -> Config:
-    """The settings of the demo; as many epochs for every method."""
-    rounds = 120 if method == "single" else 40
-    return Config(method=method, dim=64, negatives=64, lr=5e-3, rounds=rounds)
 
 
 def show_demo(out: Path, threads: int | None, console: "Console", log: "Console") -> None:
@@ -35,7 +29,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     federation = Federation.world()
     kernels = default_kernels(threads)
     console.print(
-        "Four organisations know different things about the same world (GeoNames, CC BY 4.0):",
+        "Six organisations know different things about the same countries and cities (GeoNames, CC BY 4.0):",
         highlight=False,
         soft_wrap=True,
     )
@@ -51,7 +45,12 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     runs = {}
     for method, label in METHODS.items():
         training = Training(
-            federation, demo_config(method), out=out / method, resume=True, kernels=kernels, source="world"
+            federation,
+            configure({"method": method}, "quick")[0],
+            out=out / method,
+            resume=True,
+            kernels=kernels,
+            source="world",
         )
         if training.result is not None:
             log.print(f"{label}: already trained in {out / method}", highlight=False, soft_wrap=True)
@@ -85,7 +84,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     )
     for line in (
         f"pfedeg show {where}",
-        f"pfedeg predict {where} --client census --head Toulouse --relation in_country -k 3",
+        f"pfedeg predict {where} --client government --head Kyoto --relation in_country -k 3",
         "pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine",
         "pfedeg train FOLDER   (your own: a subfolder with triples.tsv per client)",
     ):

@@ -101,7 +101,7 @@ class Run:
         return metrics
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
-        """See `predict`; e.g. run.predict("census", "in_country", head="Kraków", k=3)."""
+        """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
         if normal(client) not in self.clients:
             raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
         client = normal(client)
