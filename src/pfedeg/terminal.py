@@ -98,11 +98,19 @@ def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Ta
 
 
 def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
-    """Who learns how much from whom: a row per learner, shares in percent."""
+    """Who learns how much from whom: a row per learner, shares in percent; of many clients only the largest shares."""
     table = Table(
         title="Client-wise relation graph: who learns how much from whom", title_justify="left", title_style="bold"
     )
-    table.add_column("learner \\ from")
+    table.add_column("learner")
+    if len(affinity) > 10:
+        table.add_column("learns most from")
+        for learner, shares in list(affinity.items())[:30]:
+            most = sorted(shares.items(), key=lambda item: -item[1])[:5]
+            table.add_row(Text(printable(learner)), Text(", ".join(f"{printable(n)} {s:.0%}" for n, s in most)))
+        if len(affinity) > 30:
+            table.add_row("…", f"and {len(affinity) - 30} more clients; all are in history.jsonl")
+        return table
     for name in affinity:
         table.add_column(printable(name), justify="right")
     for learner, shares in affinity.items():
