@@ -96,6 +96,13 @@ def test_python_example(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not missing, f"the Python example no longer prints {missing}, but:\n{output.getvalue()}"
 
 
+def test_comparison_says_what_the_transcript_says() -> None:
+    shown = {tuple(NUMBER.findall(line)) for block in blocks("console") for line in block.split("\n") if "│" in line}
+    rows = re.findall(r"^\| (?:Single|FedE|PFedEG\\\*|PFedEG\+) \|.*$", README, re.M)
+    assert len(rows) == 4
+    assert {tuple(NUMBER.findall(row)) for row in rows} <= shown
+
+
 def test_every_command_is_listed() -> None:
     for name in cli.commands:
         assert f"`pfedeg {name}" in README, f"the README does not mention pfedeg {name}"
@@ -103,7 +110,7 @@ def test_every_command_is_listed() -> None:
 
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"\bmake (\w+)", README):
+    for target in re.findall(r"(?:^    |`)make (\w+)", README, re.M):
         assert re.search(rf"^{target}:", makefile, re.M), f"no target {target} in the Makefile"
 
 

@@ -259,7 +259,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
 @click.option("--relation", required=True, metavar="NAME")
 @click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
 @click.option("-k", default=10, metavar="N", help="how many answers  [10]")
-@click.option("--known", is_flag=True, help="also show answers that are in the client's triples")
+@click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
 @threads_option
 @json_option
 def predict(
@@ -277,7 +277,7 @@ def predict(
 
     \b
     Examples:
-      pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3
+      pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3 --known
       pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
     """
     from pfedeg.kernels import default_kernels
@@ -292,7 +292,9 @@ def predict(
         click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
         return
     asked = ", ".join("?" if part is None else printable(part) for part in (head, relation, tail))
-    console().print(predictions_table(f"{printable(client)}: ({asked})", answers))
+    out = console()
+    out.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
+    out.print(predictions_table(answers))
 
 
 @cli.command(context_settings=CONTEXT)

@@ -84,7 +84,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     )
     for line in (
         f"pfedeg show {where}",
-        f"pfedeg predict {where} --client government --head Kyoto --relation in_country -k 3",
+        f"pfedeg predict {where} --client government --head Kyoto --relation in_country -k 3 --known",
         "pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine",
         "pfedeg train FOLDER   (your own: a subfolder with triples.tsv per client)",
     ):

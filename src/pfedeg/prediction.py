@@ -12,7 +12,7 @@ from pfedeg.config import Config, suggest
 from pfedeg.errors import InputError
 from pfedeg.evaluation import Evaluator, Metrics
 from pfedeg.federation import ClientId
-from pfedeg.graph import KnowledgeGraph, Side, Split, normal
+from pfedeg.graph import SPLITS, KnowledgeGraph, Side, Split, normal
 from pfedeg.kernels import Kernels, Tables, default_kernels
 from pfedeg.models import Model
 from pfedeg.store import RunFolder
@@ -20,12 +20,12 @@ from pfedeg.store import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: its place among all answers shown, its score, and whether the client knew it already."""
+    """One answer: its place among all answers shown, its score, and in which split the client has it, if in any."""
 
     rank: int
     entity: str
     score: float
-    known: bool
+    known: Split | None
 
 
 def predict(
@@ -51,12 +51,20 @@ def predict(
     compose = model.compose if side == "tail" else model.invert
     query = compose(tables.entity[given], tables.relation[kind])[None].astype(np.float32)
     scores = kernels.scores(model, tables, query)[0]
-    truth = graph.known(side)
-    place = np.searchsorted(truth.keys, key := given * len(graph.relations) + kind)
-    found = place < len(truth.keys) and truth.keys[place] == key
-    facts = set(truth.answers[truth.start[place] : truth.start[place + 1]].tolist()) if found else set()
+    facts = _facts(graph, side, given, kind)
     order = [e for e in np.argsort(-scores, kind="stable").tolist() if known or e not in facts][:k]
-    return [Prediction(rank, graph.entities[e], float(scores[e]), e in facts) for rank, e in enumerate(order, 1)]
+    return [Prediction(rank, graph.entities[e], float(scores[e]), facts.get(e)) for rank, e in enumerate(order, 1)]
+
+
+def _facts(graph: KnowledgeGraph, side: Side, given: int, relation: int) -> dict[int, Split]:
+    """The answers that stand in the graph, and in which split."""
+    column, answer = (0, 2) if side == "tail" else (2, 0)
+    facts: dict[int, Split] = {}
+    for split in SPLITS:
+        triples = graph.triples(split)
+        found = triples[(triples[:, column] == given) & (triples[:, 1] == relation), answer]
+        facts |= dict.fromkeys((e for e in found.tolist() if e not in facts), split)
+    return facts
 
 
 def look_up(kind: str, name: str, ids: Mapping[str, int]) -> int:

@@ -66,20 +66,21 @@ def _note(training: Training, done: Round, left: float) -> str:
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
-    """MRR and Hits of each group (a method, a split): per client and weighted."""
+    """MRR and Hits of each group (a method, a split): per client and weighted. A lone group may go without a name."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("")
+    named = any(groups)
+    if named:
+        table.add_column("")
     table.add_column("client")
     for name in (*("MRR" if name == "mrr" else name.capitalize() for name in COLUMNS), "triples"):
         table.add_column(name, justify="right")
     for group, summary in groups.items():
-        clients = summary["clients"]
-        for place, (client, values) in enumerate(clients.items()):
-            table.add_row(
-                group if not place else "", Text(printable(client)), *_cells(values), f"{values['triples']:,}"
-            )
+        clients, label = summary["clients"], [group] if named else []
+        for client, values in clients.items():
+            table.add_row(*label, Text(printable(client)), *_cells(values), f"{values['triples']:,}")
+            label = [""] if named else []
         triples = sum(values["triples"] for values in clients.values())
-        table.add_row("", "weighted", *_cells(summary["weighted"]), f"{triples:,}", style="bold", end_section=True)
+        table.add_row(*label, "weighted", *_cells(summary["weighted"]), f"{triples:,}", style="bold", end_section=True)
     return table
 
 
@@ -119,17 +120,17 @@ def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
     return table
 
 
-def predictions_table(title: str, predictions: Sequence[Any]) -> Table:
-    """Answers with rank and score."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+def predictions_table(predictions: Sequence[Any]) -> Table:
+    """Answers with rank and score, and the split of those that the client has."""
+    table = Table()
     table.add_column("rank", justify="right")
     table.add_column("answer")
     table.add_column("score", justify="right")
     mark = any(prediction.known for prediction in predictions)
     if mark:
-        table.add_column("")
+        table.add_column("known")
     for prediction in predictions:
-        known = ["known" if prediction.known else ""] if mark else []
+        known = [prediction.known or ""] if mark else []
         table.add_row(str(prediction.rank), Text(printable(prediction.entity)), f"{prediction.score:.3f}", *known)
     return table
 
