@@ -26,6 +26,7 @@ from pfedeg.kernels import default_kernels
 from pfedeg.prediction import Run
 from pfedeg.rounds import Round
 from pfedeg.store import CHECKPOINT, RunFolder
+from pfedeg.strategies.baselines import FedE
 from pfedeg.training import Training
 
 EAGER = Path(__file__).parent / "eager.py"
@@ -427,6 +428,8 @@ def test_other_runs_and_other_things_are_refused(synthetic: Federation, uninterr
         start(synthetic, out=uninterrupted)
     with pytest.raises(InputError, match="holds a run with dim = 8, not 9; choose another --out, or give the same"):
         start(synthetic, tiny(dim=9), out=uninterrupted, resume=True)
+    with pytest.raises(InputError, match="holds a run with strategy = PFedEGPlus, not FedE"):
+        Training(synthetic, tiny(), strategy=FedE(), out=uninterrupted, resume=True)
     with pytest.raises(InputError, match="holds a run with method = pfedeg-plus, not fede"):
         start(synthetic, tiny("fede"), out=uninterrupted, resume=True)
     fewer = Federation({name: synthetic.graphs[name] for name in ("ash", "birch")})

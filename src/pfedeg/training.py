@@ -68,7 +68,8 @@ class Training:
         self._progress = Progress()
         self._state: State | None = None
         warn_about(federation, self.config.method)
-        origin = provenance(federation.fingerprint, source, self.config.seed) | {"clients": list(federation.graphs)}
+        about = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
+        origin = provenance(federation.fingerprint, source, self.config.seed) | about
         saved = self._enter(origin, resume)
         self._shared, self._transport = self._assemble(saved)
         self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
@@ -250,8 +251,8 @@ class Training:
         before = folder.read("provenance.json")
         if before.get("data_fingerprint") != origin["data_fingerprint"]:
             raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")
-        settings = folder.read("config.json")
-        for name, value in self.config.as_dict().items():
+        settings = folder.read("config.json") | {"strategy": before.get("strategy")}
+        for name, value in (self.config.as_dict() | {"strategy": origin["strategy"]}).items():
             if settings.get(name) != value:
                 text = f"holds a run with {name} = {settings.get(name)}, not {value}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
