@@ -6,6 +6,7 @@ BIN := .venv/bin
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
+	@echo "(. .venv/bin/activate puts pfedeg on your PATH)"
 
 test: .venv/dev
 	$(BIN)/pytest

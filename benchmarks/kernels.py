@@ -131,7 +131,7 @@ class Peer:
                 negative_sampler_kwargs=sampling,
             ).train(self.factory, num_epochs=1, batch_size=BATCH, use_tqdm=False, use_tqdm_batch=False)
 
-        return self.factory.num_triples / best_of(repeats, work)
+        return len(self.factory.mapped_triples) / best_of(repeats, work)
 
     def rank(self, repeats: int) -> float:
         """Filtered tail ranks of some test triples."""

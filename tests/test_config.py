@@ -171,7 +171,7 @@ def toml(tmp_path: Path, text: str) -> Path:
 def test_flags_go_over_the_file_and_that_over_the_preset(tmp_path: Path) -> None:
     file = toml(tmp_path, "dim = 32\nlr = 1\nmethod = 'fede'")
     config, remarks = configure({"lr": 2.0, "batch": None}, "quick", file)
-    assert (config.method, config.dim, config.lr, config.negatives, config.batch) == ("fede", 32, 2.0, 64, 512)
+    assert (config.method, config.dim, config.lr, config.batch) == ("fede", 32, 2.0, PRESETS["quick"]["batch"])
     assert remarks == []
 
 
@@ -199,7 +199,9 @@ def test_settings_that_the_method_does_not_use_are_dropped_with_a_note(tmp_path:
     [
         ("dim = ", "settings.toml: not valid TOML: "),
         ("dmi = 3", "settings.toml: unknown setting 'dmi'; did you mean 'dim'?"),
-        ("[train]\ndim = 3", "settings.toml: unknown setting 'train'"),
+        ("[train]\ndim = 3", "settings.toml: [train] is a table; settings stand at the top level"),
+        ("dim = 0", "settings.toml: dim: 0 is out of range"),
+        ("preset = 'fast'", "settings.toml: unknown preset 'fast'"),
         ("dim = 'x'", "dim: 'x' is not a whole number"),
         ("lr = nan", "lr: nan is out of range; it must be finite"),
         ("preset = 'slow'", "unknown preset 'slow'; choose from paper, quick"),

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pfedeg.graph import KnowledgeGraph
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Tables, positives
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Tables, positives, scratch
 from pfedeg.kernels.fused import Fused
 from pfedeg.models import MODELS, start_rows
 
@@ -15,7 +15,7 @@ GRAPH = KnowledgeGraph.from_names([(f"e{i % 7}", f"r{i % 2}", f"e{(3 * i + 1) % 
 
 
 class Shelf:
-    """Memory in which each new array stands directly before the last one, `gap` bytes between them."""
+    """numpy, but with memory in which each new array stands directly before the last one, `gap` bytes between them."""
 
     def __init__(self, gap: int) -> None:
         self.memory = np.empty(1 << 22, np.uint8)
@@ -27,6 +27,9 @@ class Shelf:
         array = self.memory[self.start : self.start + size].view(kind).reshape(shape)
         array[...] = 0
         return array
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
 
     def copy(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
         copy = self.zeros(array.shape, np.float32)
@@ -45,7 +48,7 @@ def train(name: str, dim: int, gap: int, monkeypatch: pytest.MonkeyPatch) -> lis
     knowledge = Knowledge(shelf.copy(entity + 1), entity[:0])
     local = Local(epochs=3, batch=16, negatives=5, lr=0.05)
     with monkeypatch.context() as patch:
-        patch.setattr(np, "zeros", shelf.zeros)
+        patch.setattr(scratch, "np", shelf)
         loss = Fused(1).train(model, local, Absorb(pull=0.1), tables, moments, knowledge, known, 3)
     return [np.float64(loss).tobytes(), *(array.tobytes() for array in (*tables, *moments))]
 

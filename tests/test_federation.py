@@ -151,7 +151,9 @@ def test_parquet_with_an_unknown_split(tmp_path: Path, split: str) -> None:
     path = parquet(
         tmp_path / "x.parquet", split=["train", split], head=["a", "b"], relation=["r", "r"], tail=["b", "a"]
     )
-    with pytest.raises(InputError, match=f"client 'x': unknown split '{split}'; splits are train, valid and test$"):
+    with pytest.raises(
+        InputError, match=f"client 'x', row 2: unknown split '{split}'; splits are train, valid and test$"
+    ):
         Federation.read(path)
 
 
@@ -177,7 +179,15 @@ def test_bad_parquet_is_refused_with_file_and_place(tmp_path: Path, columns: Any
 def test_a_broken_parquet_file_is_refused_on_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"x\.parquet: not a readable Parquet file \([^\n]*\)$"):
+    with pytest.raises(
+        InputError, match=r"x\.parquet: not a readable Parquet file \([^\n]*\); a federation is a folder [^\n]*$"
+    ):
+        Federation.read(path)
+
+
+def test_a_column_of_numbers_with_fractions_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "x.parquet", head=[1.5], relation=["r"], tail=["b"])
+    with pytest.raises(InputError, match="column 'head' is double, not text or integers"):
         Federation.read(path)
 
 

@@ -29,12 +29,19 @@ def console(stderr: bool = False) -> "Console":
     """Where people read: results on stdout, progress and remarks on stderr."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
+    made = Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
+    made.width = max(made.width, 80)  # rather a line that wraps than a number cut short
+    return made
 
 
 def say(text: str) -> None:
     """A remark on stderr, on one line."""
     click.echo(printable(text), err=True)
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things, in words that agree."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 class Settings(click.Command):
@@ -139,8 +146,8 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     federation.write(out)
     for name, part in federation.graphs.items():
         sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"
-        say(f"{name}: {len(part.entities):,} entities, {len(part.relations):,} relations, {sizes}")
-    click.echo(f"wrote {len(federation.graphs)} clients to {out}")
+        say(f"{name}: {len(part.entities):,} entities, {count(len(part.relations), 'relation')}, {sizes}")
+    click.echo(f"wrote {count(len(federation.graphs), 'client')} to {out}")
 
 
 @cli.command(cls=Settings, context_settings=CONTEXT)
@@ -214,11 +221,11 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     from pfedeg.kernels.jit import is_first_use
 
     triples = sum(len(graph.train) for graph in federation.graphs.values())
-    text = f"{config.method}, {config.model}: {len(federation.graphs)} clients, {triples:,} training triples"
+    text = f"{config.method}, {config.model}: {count(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
         say(f"{text}; this run is finished, here is its result")
         return
-    say(f"{text}, up to {config.rounds} rounds")
+    say(f"{text}, up to {count(config.rounds or 0, 'round')}")
     if is_first_use():
         say("first use: compiling the kernels, which takes some seconds once")
 
@@ -248,7 +255,8 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
     if as_json:
         click.echo(json.dumps({"split": split, "side": side, **metrics}, ensure_ascii=False))
         return
-    title = f"{opened.config.method}, {opened.config.model}: {split} metrics, {side} prediction"
+    predicted = "head and tail" if side == "both" else side
+    title = f"{opened.config.method}, {opened.config.model}: {split} metrics, {predicted} prediction"
     console().print(metrics_table(title, {"": metrics}))
 
 
@@ -295,6 +303,9 @@ def predict(
     out = console()
     out.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
     out.print(predictions_table(answers))
+    left_out = 0 if known else opened.known(client, relation, head=head, tail=tail)
+    if left_out:
+        say(f"{count(left_out, 'known answer')} left out; see --known")
 
 
 @cli.command(context_settings=CONTEXT)
@@ -334,7 +345,7 @@ def show(run: Path, as_json: bool) -> None:
     text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
     out.print(text, highlight=False, soft_wrap=True)
     best = f", best round {result['best_round']}" if result else ""
-    text = f"{len(history)} rounds{best}, {duration(seconds)}, {sent / 1e6:.1f} MB would have travelled"
+    text = f"{count(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB would have travelled"
     out.print(text, highlight=False)
     if result:
         out.print(metrics_table("Metrics", {"valid": result["valid"], "test": result["test"]}))

@@ -159,8 +159,7 @@ def configure(
     """
     settings = _read(file) if file else {}
     preset = preset or settings.pop("preset", None) or "paper"
-    if preset not in list(PRESETS):
-        raise InputError(f"unknown preset {preset!r}{suggest(str(preset), PRESETS)}")
+    _check_preset(preset)
     settings.pop("preset", None)
     given = {**settings, **{name: value for name, value in flags.items() if value is not None}}
     values: dict[str, Any] = {**PRESETS[preset], **given}
@@ -246,8 +245,20 @@ def _read(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: not valid UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file}: not valid TOML: {error}") from None
-    known = [item.name for item in fields(Config)]
-    for name in settings:
-        if name != "preset" and name not in known:
+    known = ["preset", *(item.name for item in fields(Config))]
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            raise InputError(f"{file}: [{name}] is a table; settings stand at the top level, as in dim = 64")
+        if name not in known:
             raise InputError(f"{file}: unknown setting {name!r}{suggest(name, known)}")
+    try:
+        _check_preset(settings.get("preset", "paper"))
+        Config(**{name: value for name, value in settings.items() if name != "preset"})
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
     return settings
+
+
+def _check_preset(name: Any) -> None:
+    if name not in list(PRESETS):
+        raise InputError(f"unknown preset {name!r}{suggest(str(name), PRESETS)}")

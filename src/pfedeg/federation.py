@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,7 +90,7 @@ class Federation:
             raise InputError("a federation needs at least one client")
         for client, graph in graphs.items():
             if not len(graph.train):
-                raise InputError(f"client {client!r} has no training triples")
+                raise InputError(f"client {client!r} has no training triples; give it some, or leave it out")
         self.graphs = {normal(client): graphs[client] for client in sorted(graphs, key=normal)}
         if len(self.graphs) < len(graphs):
             raise InputError("two clients have the same name (they differ in Unicode form only)")
@@ -160,8 +161,9 @@ def token(name: str, secret: bytes) -> bytes:
 
 
 def safe_name(client: ClientId) -> str:
-    """A file name for a client of any name: itself if plain, else its plain characters and a hash."""
-    plain = "".join(sign for sign in client if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
+    """A file name for a client of any name: itself if plain, else a plain form of it and a hash."""
+    spelled = unicodedata.normalize("NFKD", client).lower().replace(" ", "-")
+    plain = "".join(sign for sign in spelled if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
     if plain == client and plain and plain[0] not in "-_" and plain not in _DEVICES and not _HASHED.search(plain):
         return client
     return f"{plain.lstrip('-_') or 'client'}-{hashlib.sha256(client.encode()).hexdigest()[:10]}"
@@ -171,10 +173,15 @@ _HASHED = re.compile("-[0-9a-f]{10}$")  # the ends of hashed names, which a plai
 _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
 
 
-def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Make a new folder by filling a temporary one beside it and renaming that."""
+def check_free(folder: Path) -> None:
+    """Refuse a path where something is already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: exists already; choose another --out or remove it")
+
+
+def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a new folder by filling a temporary one beside it and renaming that."""
+    check_free(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -219,7 +226,9 @@ def read_pooled(path: str | Path) -> list[tuple[str, str, str]]:
     if path.is_dir():
         files = [file for name in (*SPLITS, "triples") if (file := path / f"{name}.tsv").exists()]
         if not files:
-            raise InputError(f"{path}: holds neither train.tsv nor triples.tsv")
+            already = any(path.glob("*/train.tsv")) or any(path.glob("*/triples.tsv"))
+            hint = " (its subfolders do: is it a federation already?)" if already else ""
+            raise InputError(f"{path}: holds neither train.tsv nor triples.tsv{hint}")
         return [triple for file in files for triple in read_tsv(file)]
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
@@ -275,7 +284,8 @@ def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
     for client, part in parts.items():
         origin = f"{path}, client {client!r}"
         if unknown := set(part).difference(SPLITS):
-            raise InputError(f"{origin}: unknown split {sorted(unknown)[0]!r}; splits are train, valid and test")
+            row = (splits or []).index(name := min(unknown)) + 1
+            raise InputError(f"{origin}, row {row}: unknown split {name!r}; splits are train, valid and test")
         if splits is None:
             graphs[client] = split_graph(part["train"], seed, origin=origin)
         else:
@@ -293,7 +303,8 @@ def _parquet_columns(path: Path) -> dict[str, list[str]]:
         table = pq.read_table(path, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a readable Parquet file ({reason})") from None
+        hint = "a federation is a folder with a subfolder per client, or a Parquet file"
+        raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None
     columns = {}
     for name in ("client", "split", "head", "relation", "tail"):
         if name not in table.column_names:
@@ -307,10 +318,10 @@ def _parquet_columns(path: Path) -> dict[str, list[str]]:
         if column.null_count:
             row = pc.index(pc.is_null(column), True).as_py() + 1
             raise InputError(f"{path}, row {row}: the {name} is missing")
-        try:
-            columns[name] = column.cast(pa.string()).to_pylist()
-        except pa.ArrowException:
-            raise InputError(f"{path}: column {name!r} is {column.type}, not text") from None
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+            raise InputError(f"{path}: column {name!r} is {column.type}, not text or integers")
+        columns[name] = column.cast(pa.string()).to_pylist()
         if "" in columns[name]:
             raise InputError(f"{path}, row {columns[name].index('') + 1}: the {name} is empty")
     if not len(table):

@@ -1,7 +1,7 @@
 """Answers with names: from a trained client's tables, or from a whole run on disk."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ class Run:
         for client in self.clients:
             evaluator, tables = Evaluator(self.graph(client)), self.tables(client)
             ranks = [evaluator.ranks(self._kernels, self._model, tables, split, which) for which in sides]
-            metrics[client] = Metrics.of(np.concatenate(ranks))
+            triples = len(ranks[0])
+            metrics[client] = replace(Metrics.of(np.concatenate(ranks)), triples=triples)
         return metrics
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
@@ -116,6 +117,13 @@ class Run:
         return predict(
             self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
         )
+
+    def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
+        """How many answers to a question stand in the client's own triples."""
+        graph = self.graph(normal(client))
+        side: Side = "tail" if head is not None else "head"
+        given = look_up("entity", (head if head is not None else tail) or "", graph.entity_ids)
+        return len(_facts(graph, side, given, look_up("relation", relation, graph.relation_ids)))
 
     def _tables(self, client: ClientId) -> Tables:
         tables, graph = self._folder.tables(client), self.graph(client)

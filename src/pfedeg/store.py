@@ -36,7 +36,7 @@ class RunFolder:
         """An existing run."""
         folder = cls(Path(path))
         if not folder.path.is_dir():
-            raise InputError(f"{path}: no such folder")
+            raise InputError(f"{path}: {'not a folder' if folder.path.exists() else 'no such folder'}")
         if not folder.exists():
             raise InputError(f"{path}: not a run (no config.json and provenance.json in it); `pfedeg train` makes one")
         return folder

@@ -47,8 +47,10 @@ def watch(training: Training, console: Console, label: str) -> Iterator[Round]:
         printed = began
         for done in training:
             now = time.monotonic()
-            left = (now - began) / (done.number - before) * (total - done.number)
-            note = _note(training, done, left)
+            if done.number == before + 1:  # it may have compiled kernels: no measure for the others
+                began, note = now, _note(training, done, None)
+            else:
+                note = _note(training, done, (now - began) / (done.number - before - 1) * (total - done.number))
             progress.update(task, completed=done.number, note=note)
             if not console.is_terminal and (done.metrics is not None or now - printed > LINE_SECONDS):
                 console.print(f"{label}: round {done.number}/{total}, {note}", highlight=False, soft_wrap=True)
@@ -56,12 +58,13 @@ def watch(training: Training, console: Console, label: str) -> Iterator[Round]:
             yield done
 
 
-def _note(training: Training, done: Round, left: float) -> str:
+def _note(training: Training, done: Round, left: float | None) -> str:
     loss = sum(done.loss.values()) / len(done.loss)
     evaluated = [line for line in training.history if "valid" in line]
     mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None
-    quality = "" if mrr is None else f", valid MRR {mrr:.4f}"
-    ahead = f", at most {duration(left)} left" if left >= 0.5 else ""
+    when = "" if done.metrics is not None or not evaluated else f" (round {evaluated[-1]['round']})"
+    quality = "" if mrr is None else f", valid MRR {mrr:.4f}{when}"
+    ahead = f", at most {duration(left)} left" if left is not None and left >= 0.5 else ""
     return f"loss {loss:.4f}{quality}{ahead}"
 
 

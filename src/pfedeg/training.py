@@ -14,7 +14,7 @@ from pfedeg.client import Client, ClientState
 from pfedeg.config import Config, suggest
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.evaluation import Metrics, weighted
-from pfedeg.federation import ClientId, Federation, Shared
+from pfedeg.federation import ClientId, Federation, Shared, check_free
 from pfedeg.graph import Split, normal
 from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
 from pfedeg.prediction import Prediction, predict
@@ -72,6 +72,8 @@ class Training:
         origin = provenance(federation.fingerprint, source, self.config.seed) | about
         saved = self._enter(origin, resume)
         self._shared, self._transport = self._assemble(saved)
+        if self._folder is not None and not self._folder.exists():
+            self._folder.create(self.config.as_dict(), origin, federation.graphs)
         self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
         self._saved_at = time.monotonic()
 
@@ -226,12 +228,12 @@ class Training:
         return line
 
     def _enter(self, origin: Mapping[str, Any], resume: bool) -> tuple[Arrays, dict[str, Any]] | None:
-        """Make the run directory, or check that the one there is this run and find its checkpoint."""
+        """Check that the run directory can be made, or that the one there is this run, and find its checkpoint."""
         folder = self._folder
         if folder is None:
             return None
         if not folder.exists():
-            folder.create(self.config.as_dict(), origin, self.federation.graphs)
+            check_free(folder.path)
             return None
         if not resume:
             raise InputError(
