@@ -63,9 +63,13 @@ def kernel(function: F) -> F:
 
 
 def _compile(function: F, **options: bool) -> F:
-    """On first use, for the types of the arguments; the code runs without the GIL."""
+    """On first use, for the types of the arguments.
+
+    The code runs without the GIL and without counting references to arrays: counters that threads share would cost
+    more than the arithmetic. So it can allocate nothing, and all memory is handed in.
+    """
     njit: Any = numba.njit  # its annotations do not know all of its options
-    return cast(F, njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function))
+    return cast(F, njit(nogil=True, _nrt=False, error_model="numpy", fastmath=_FASTMATH, **options)(function))
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers

@@ -52,7 +52,7 @@ def train(thread, threads, sync, model, s, chunk, contrast, tables, moments, kno
 def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, scale, x):
     """Pass 1 for positives lo … hi − 1 of the batch, each with negatives of its own."""
     entities = len(tables.entity)
-    marks = np.zeros((entities + 63) // 64, np.uint64)
+    marks = x.marks[thread]
     count = x.tally[thread]
     count[:] = 0
     for i in range(lo, hi):
@@ -81,10 +81,8 @@ def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, s
 def _shared_pass(thread, model, s, chunk, tables, positives, chosen, lo, hi, first, key, scale, x):
     """Pass 1 for positives lo … hi − 1 of the batch (whole chunks), each chunk with negatives that it shares."""
     entities, n, size = len(tables.entity), s.negatives, len(chosen)
-    ids = np.empty(1 + n, np.int32)
-    weight = np.empty(1 + n, np.float32)
-    source = np.empty(chunk, np.int32)
-    marks = np.zeros((entities + 63) // 64, np.uint64)
+    ids, weight, source = x.chunk_ids[thread], x.chunk_weight[thread], x.chunk_source[thread]
+    marks = x.marks[thread]
     count = x.tally[thread]
     count[:] = 0
     for begin in range(lo, hi, chunk):

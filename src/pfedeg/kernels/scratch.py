@@ -51,6 +51,10 @@ class Scratch(NamedTuple):
     end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
     source: Ids  # sorted pairs: the positive
     sorted_weight: Mat  # sorted pairs: ∂L/∂s
+    marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each known tail of the positive at hand
+    chunk_ids: Ids  # (threads, 1 + negatives) a positive's tail, then the chunk's negatives
+    chunk_weight: Mat  # (threads, 1 + negatives) ∂L/∂s of each
+    chunk_source: Ids  # (threads, chunk) the chunk's positives
     column: Mat  # (threads, negatives, chunk) weights of a chunk's shared negatives
     relation_sum: Mat  # (relations, relation width)
     loss: Mat  # (batch,)
@@ -123,6 +127,10 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         end=np.zeros(entities + 1, np.int64),
         source=np.zeros(batch * pairs, np.int32),
         sorted_weight=floats(batch * pairs),
+        marks=np.zeros((threads, (entities + 63) // 64), np.uint64),
+        chunk_ids=np.zeros((threads, 1 + s.negatives), np.int32),
+        chunk_weight=floats(threads, 1 + s.negatives),
+        chunk_source=np.zeros((threads, chunk or 0), np.int32),
         column=floats(threads, s.negatives if chunk else 0, chunk or 0),
         relation_sum=floats(*tables.relation.shape),
         loss=floats(batch),
