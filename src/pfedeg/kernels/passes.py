@@ -10,7 +10,7 @@ a chunk of positives already holds the gradients of its negatives.
 import numpy as np
 
 from pfedeg.kernels.jit import STOP, barrier, exp, jit, kernel, log1p, random_below, take
-from pfedeg.kernels.tiles import ZERO, compare, compose, gather, spread
+from pfedeg.kernels.tiles import ZERO, compare, compose, gather, prepare, spread
 
 ROWS = 64  # entity rows that a thread takes at a time
 
@@ -22,6 +22,8 @@ def train(thread, threads, sync, model, s, chunk, contrast, tables, moments, kno
     step = moments.steps[0]
     for e in range(entities * thread // threads, entities * (thread + 1) // threads):
         _refer(s, contrast, tables.entity[e], knowledge, e, x)
+    for r in range(thread, len(tables.relation), threads):
+        prepare(model, tables.relation[r], x.relation[r])
     for epoch in range(len(orders)):
         for first in range(0, n, s.batch):
             size = min(s.batch, n - first)
@@ -68,7 +70,7 @@ def _own_pass(thread, model, s, tables, positives, chosen, lo, hi, first, key, s
             u = random_below(key, counter + np.uint64(j), np.uint64(free))
             ids[1 + j] = _stand_in(known, free, u) if free > 0 and _is_marked(marks, u) else u
         _mark(marks, known)
-        _query(model, tables, positives.triples[triple], x.query[i])
+        _query(model, tables, positives.triples[triple], x, i)
         score = x.score[thread]
         _score(model, x.query[i], tables.entity, ids, score)
         x.loss[i] = _weigh(s, score, weight, free > 0, scale)
@@ -95,7 +97,7 @@ def _shared_pass(thread, model, s, chunk, tables, positives, chosen, lo, hi, fir
             ids[0] = positives.triples[triple, 2]
             group = positives.group[triple]
             known = positives.tails[positives.start[group] : positives.start[group + 1]]
-            _query(model, tables, positives.triples[triple], x.query[i])
+            _query(model, tables, positives.triples[triple], x, i)
             score = x.score[thread]
             _score(model, x.query[i], tables.entity, ids, score)
             free = False
@@ -122,8 +124,8 @@ def _shared_pass(thread, model, s, chunk, tables, positives, chosen, lo, hi, fir
 
 
 @jit
-def _query(model, tables, triple, q):
-    compose(model, tables.entity[triple[0]], tables.relation[triple[1]], q)
+def _query(model, tables, triple, x, i):
+    compose(model, tables.entity[triple[0]], x.relation[triple[1]], x.query[i])
 
 
 @jit
@@ -133,7 +135,7 @@ def _query_gradient(thread, model, tables, triple, i, ids, weight, x):
     g[:] = ZERO
     q = x.query[i]
     _gather(model, q, tables.entity, ids, weight, 0, len(ids), g)
-    h, r = tables.entity[triple[0]], tables.relation[triple[1]]
+    h, r = tables.entity[triple[0]], x.relation[triple[1]]
     spread(model, h, r, q, g, x.gradient[i], x.by_relation[i])
 
 
@@ -279,10 +281,10 @@ def _update(thread, sync, model, s, contrast, tables, moments, knowledge, positi
     entities = len(tables.entity)
     g = x.by_row[thread]
     while True:
-        begin = take(sync, ROWS)
-        if begin >= entities + ROWS:
+        begin = take(sync, ROWS) - ROWS
+        if begin >= entities:
             return
-        if begin >= entities:  # the last unit of work: relations
+        if begin < 0:  # the first unit of work: relations
             x.relation_sum[:] = ZERO
             for i in range(len(chosen)):
                 row = x.relation_sum[positives.triples[chosen[i], 1]]
@@ -291,6 +293,7 @@ def _update(thread, sync, model, s, contrast, tables, moments, knowledge, positi
             for r in range(len(tables.relation)):
                 first, second = moments.relation1[r], moments.relation2[r]
                 _adam(s, rate, unbias, tables.relation[r], first, second, x.relation_sum[r])
+                prepare(model, tables.relation[r], x.relation[r])
             continue
         for e in range(begin, min(begin + ROWS, entities)):
             g[:] = ZERO

@@ -57,6 +57,7 @@ class Scratch(NamedTuple):
     chunk_source: Ids  # (threads, chunk) the chunk's positives
     column: Mat  # (threads, negatives, chunk) weights of a chunk's shared negatives
     relation_sum: Mat  # (relations, relation width)
+    relation: Mat  # (relations, width) the relations as prepared for composing
     loss: Mat  # (batch,)
     square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
     lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
@@ -133,6 +134,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         chunk_source=np.zeros((threads, chunk or 0), np.int32),
         column=floats(threads, s.negatives if chunk else 0, chunk or 0),
         relation_sum=floats(*tables.relation.shape),
+        relation=floats(len(tables.relation), width),
         loss=floats(batch),
         square=np.zeros(entities),
         lean=np.zeros(entities),

@@ -1,7 +1,8 @@
 """The models' equations as vectorised loops over rows, one overload per model: what compiled kernels are made of.
 
-compose      q = compose(h, r)                                    (models.py has each equation)
-spread       gradients of h and r from the gradient of q
+prepare      what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
+compose      q = compose(h, r), r prepared                        (models.py has each equation)
+spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with four rows at a time
 gather       gradient of a query, four rows at a time: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
 """
@@ -16,6 +17,11 @@ from numba.extending import overload
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
 ZERO = np.float32(0.0)
+TINY = np.float32(1e-37)
+
+
+def prepare(model, r, prepared):
+    """Write what composing needs of a relation's row."""
 
 
 def compose(model, h, r, q):
@@ -51,6 +57,20 @@ def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callabl
     return register
 
 
+@implement(prepare, TransE, ComplEx, DistMult)
+def _prepare_itself(model, r, prepared):
+    for k in range(len(r)):
+        prepared[k] = r[k]
+
+
+@implement(prepare, RotatE)
+def _prepare_rotation(model, r, prepared):
+    m = len(r)
+    phase = np.float32(np.pi * model.dim / (model.gamma + 2))
+    for k in range(m):
+        prepared[k], prepared[m + k] = np.cos(r[k] * phase), np.sin(r[k] * phase)
+
+
 @implement(compose, TransE)
 def _compose_translate(model, h, r, q):
     for k in range(len(q)):
@@ -63,17 +83,7 @@ def _compose_multiply(model, h, r, q):
         q[k] = h[k] * r[k]
 
 
-@implement(compose, RotatE)
-def _compose_rotate(model, h, r, q):
-    m = len(r)
-    phase = np.float32(np.pi * model.dim / (model.gamma + 2))
-    for k in range(m):
-        re, im = np.cos(r[k] * phase), np.sin(r[k] * phase)
-        q[k] = h[k] * re - h[m + k] * im
-        q[m + k] = h[k] * im + h[m + k] * re
-
-
-@implement(compose, ComplEx)
+@implement(compose, RotatE, ComplEx)
 def _compose_multiply_complex(model, h, r, q):
     m = len(r) // 2
     for k in range(m):
@@ -97,12 +107,11 @@ def _spread_multiply(model, h, r, q, g, by_h, by_r):
 
 @implement(spread, RotatE)
 def _spread_rotate(model, h, r, q, g, by_h, by_r):
-    m = len(r)
+    m = len(by_r)
     phase = np.float32(np.pi * model.dim / (model.gamma + 2))
     for k in range(m):
-        re, im = np.cos(r[k] * phase), np.sin(r[k] * phase)
-        by_h[k] = g[k] * re + g[m + k] * im
-        by_h[m + k] = g[m + k] * re - g[k] * im
+        by_h[k] = g[k] * r[k] + g[m + k] * r[m + k]
+        by_h[m + k] = g[m + k] * r[k] - g[k] * r[m + k]
         by_r[k] = (g[m + k] * q[k] - g[k] * q[m + k]) * phase
 
 
@@ -169,14 +178,17 @@ def _gather_distance(model, q, table, ids, weights, g):
 @implement(gather, RotatE)
 def _gather_modulus(model, q, table, ids, weights, g):
     m = len(q) // 2
-    for i in range(4):
-        row, w = ids[i], weights[i]
+    for i in range(0, 4, 2):
+        a, b = ids[i], ids[i + 1]
+        wa, wb = weights[i], weights[i + 1]
         for k in range(m):
-            re, im = q[k] - table[row, k], q[m + k] - table[row, m + k]
-            square = re * re + im * im
-            unit = w / np.sqrt(square) if square > ZERO else ZERO
-            g[k] -= re * unit
-            g[m + k] -= im * unit
+            a_re, a_im = q[k] - table[a, k], q[m + k] - table[a, m + k]
+            b_re, b_im = q[k] - table[b, k], q[m + k] - table[b, m + k]
+            # where the difference is 0, so is the gradient: 0 · (w / a tiny length)
+            a_unit = wa / np.sqrt(max(a_re * a_re + a_im * a_im, TINY))
+            b_unit = wb / np.sqrt(max(b_re * b_re + b_im * b_im, TINY))
+            g[k] -= a_re * a_unit + b_re * b_unit
+            g[m + k] -= a_im * a_unit + b_im * b_unit
 
 
 @implement(gather, ComplEx, DistMult)
