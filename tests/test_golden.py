@@ -2,8 +2,8 @@
 
 Every method × model trains a small federation for three rounds; what it reached is kept in golden.json.
 Random numbers are the same on every machine, arithmetic is not: another CPU sums in another order. How much that
-matters shows the reference, which also sums in another order: its losses differ by 2e-8 of their size, its ranks not at
-all. LOSS is a hundred times that; a wrong sign, weight, key or order moves a loss by 4e-4 or more (as far as the
+matters shows the reference, which also sums in another order: its losses differ by up to 3e-8, its ranks not at
+all. LOSS is some sixty times that; a wrong sign, weight, key or order moves a loss by 4e-4 or more (as far as the
 closest two methods are apart). A rank changes only where two scores nearly tie, and then by one place: MRR allows for
 one triple of the 150 to go from rank 1 to 2.
 """
