@@ -597,7 +597,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     assert found is not None, stderr
     saved = RunFolder(out).load_checkpoint()
     assert saved is not None
-    assert saved[1]["round"] == int(found[1]) >= 20
+    assert saved[1]["round"] == int(found[1]) >= 19  # the line of round 20 is written just before the round is whole
     assert f"train {data} " in found[2]
     start(Federation.read(data), Config(**LONG), out=out, resume=True).run()
     assert_same_run(out, long_run)
