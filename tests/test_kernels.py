@@ -95,7 +95,9 @@ def test_contrast_gradient_matches_finite_differences(pooled):
     absorb = Absorb(contrast=0.4, temperature=0.3, pooled=pooled)
 
     def cosine(a, b):
-        return np.array([x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) if y.any() else 0.0 for x, y in zip(a, b)])  # noqa: B905
+        return np.array(
+            [x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) if y.any() else 0.0 for x, y in zip(a, b, strict=True)]
+        )
 
     def term(e):
         z = (cosine(e, previous) - cosine(e, received)) / 0.3

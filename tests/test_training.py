@@ -289,7 +289,8 @@ def test_tables_carry_names_and_nothing_of_time_or_place(synthetic: Federation, 
         path = tmp_path / "one" / "clients" / safe_name(client) / "tables.safetensors"
         with safe_open(path, "numpy") as file:
             assert file.metadata() == {"client": client}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys()  # an open file is no dict and cannot be iterated over
+            arrays = {name: file.get_tensor(name) for name in names}
         np.testing.assert_array_equal(arrays["entity"], run.tables[client].entity)
         np.testing.assert_array_equal(arrays["relation"], run.tables[client].relation)
         assert store.unpack_names("entity", arrays) == graph.entities

@@ -236,7 +236,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
         raise InputError(f"{path}: missing; is the run finished?")
     try:
         with safe_open(path, "numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+            names = file.keys()  # an open file is no dict and cannot be iterated over
+            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged ({error})") from None
 
