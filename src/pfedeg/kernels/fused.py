@@ -4,9 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
+from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
-from pfedeg.kernels.scratch import apart_if_narrow, make_contrast, make_scratch, make_settings
+from pfedeg.kernels.scratch import make_contrast, make_scratch, make_settings, narrow, widen
+from pfedeg.kernels.vectors import LANES
 from pfedeg.models import Mat, Model
 
 
@@ -35,38 +37,45 @@ class Fused:
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = make_settings(local, absorb)
         chunk = local.chunk if local.sampling == "shared" else None
-        scratch = make_scratch(settings, chunk, tables, min(local.batch, n), self._team.size)
-        entity1, entity2, relation1, relation2 = (apart_if_narrow(array) for array in moments[:4])
-        worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
+        wide, worked, known = (
+            kind(*(widen(array, model.dim) if array.ndim == 2 else array for array in arrays))
+            for kind, arrays in ((Tables, tables), (Moments, moments), (Knowledge, knowledge))
+        )
+        scratch = make_scratch(settings, chunk, wide, min(local.batch, n), self._team.size)
         arguments = (
             model,
             settings,
             chunk,
             make_contrast(absorb),
-            tables,
+            wide,
             worked,
-            knowledge,
+            known,
             positives,
             orders,
             negative_keys,
             scratch,
         )
         self._team.run(passes.train, *arguments)
-        for kept, changed in zip(moments[:4], worked[:4], strict=True):
-            if kept is not changed:
-                kept[...] = changed
+        for changed, kept in zip((*wide, *worked[:4]), (*tables, *moments[:4]), strict=True):
+            narrow(changed, model.dim, kept)
         moments.steps[0] += local.epochs * -(-n // local.batch)
         return float(scratch.total[0]) / (n * local.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Kernels.scores`."""
-        result = np.zeros((len(queries), len(tables.entity)), np.float32)
-        self._team.run(ranking.scores, model, tables.entity, queries, result)
-        return result
+        blocks = -(-len(queries) // LANES)
+        result = np.zeros((blocks, len(tables.entity), LANES), np.float32)
+        entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
+        self._team.run(ranking.scores, model, entity, queries, self._ids(), result)
+        return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
         result = np.zeros(len(questions.truth))
-        buffer = np.zeros((self._team.size, ranking.BLOCK, len(tables.entity)), np.float32)
-        self._team.run(ranking.ranks, model, tables.entity, queries, questions, buffer, result)
+        buffer = np.zeros((self._team.size, len(tables.entity), LANES), np.float32)
+        entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
+        self._team.run(ranking.ranks, model, entity, queries, questions, self._ids(), buffer, result)
         return result
+
+    def _ids(self) -> Ids:
+        return np.zeros((self._team.size, LANES), np.int32)

@@ -1,4 +1,4 @@
-"""What compiled kernels share: how they are compiled, threads that meet, random bits, a fast exponential."""
+"""What compiled kernels share: how they are compiled, threads that meet, random bits."""
 
 import hashlib
 import os
@@ -21,8 +21,6 @@ from pfedeg import randomness
 
 config: Any = numba_config  # its settings are made at run time
 F = TypeVar("F", bound=Callable[..., Any])
-# Sums may be reordered (that is what vectorises them) but NaN and infinity keep their meaning.
-_FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
 
 
 def _cache_folder() -> Path:
@@ -53,6 +51,11 @@ def jit(function: F) -> F:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def inline(function: F) -> F:
+    """Like `jit`, but put into its callers: what is called once per pair must not hand over dozens of arrays."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
 def kernel(function: F) -> F:
     """Compile what Python calls; keep the machine code, with all its parts, on disk."""
     before, config.CACHE_DIR = config.CACHE_DIR, str(_CACHE)
@@ -69,7 +72,7 @@ def _compile(function: F, **options: bool) -> F:
     more than the arithmetic. So it can allocate nothing, and all memory is handed in.
     """
     njit: Any = numba.njit  # its annotations do not know all of its options
-    return cast(F, njit(nogil=True, _nrt=False, error_model="numpy", fastmath=_FASTMATH, **options)(function))
+    return cast(F, njit(nogil=True, _nrt=False, error_model="numpy", **options)(function))
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers
@@ -148,46 +151,3 @@ def random_below(key: np.uint64, counter: np.uint64, bound: np.uint64) -> np.int
     x = (x ^ (x >> np.uint64(27))) * np.uint64(randomness.MIX2)
     x = x ^ (x >> np.uint64(31))
     return np.int32(((x >> np.uint64(32)) * bound) >> np.uint64(32))
-
-
-@intrinsic
-def _as_float(typing: Any, number: Any) -> Any:
-    """The float32 with these bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(types.float32))
-
-    return types.float32(types.int32), generate
-
-
-@jit
-def exp(x: np.float32) -> np.float32:
-    """e^x for x ≤ 0 to about 1e-7 relative, 0 below −87; unlike the library's it vectorises."""
-    y = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
-    n = np.floor(y + np.float32(0.5))
-    f = (y - n) * np.float32(0.6931471805599453)
-    p = np.float32(1 / 720)
-    p = p * f + np.float32(1 / 120)
-    p = p * f + np.float32(1 / 24)
-    p = p * f + np.float32(1 / 6)
-    p = p * f + np.float32(0.5)
-    p = p * f + np.float32(1.0)
-    p = p * f + np.float32(1.0)
-    power = p * _as_float((np.int32(n) + np.int32(127)) << np.int32(23))
-    return power if x > np.float32(-87.0) else (np.float32(0.0) if x <= np.float32(-87.0) else x)
-
-
-@jit
-def log1p(x: np.float32) -> np.float32:
-    """log(1 + x) for 0 ≤ x ≤ 1 to about 1e-7, by 2 · artanh(x / (2 + x))."""
-    z = x / (np.float32(2.0) + x)
-    y = z * z
-    p = np.float32(2 / 15)
-    p = p * y + np.float32(2 / 13)
-    p = p * y + np.float32(2 / 11)
-    p = p * y + np.float32(2 / 9)
-    p = p * y + np.float32(2 / 7)
-    p = p * y + np.float32(2 / 5)
-    p = p * y + np.float32(2 / 3)
-    p = p * y + np.float32(2.0)
-    return z * p

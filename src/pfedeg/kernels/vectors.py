@@ -1,0 +1,281 @@
+"""Eight float32 numbers in one register, as a type of compiled code: what the kernels calculate with.
+
+Compilers vectorise loops when they see fit, if they may reorder sums; here it is written down, and nothing may be
+reordered. So the same sums are rounded in the same way wherever arrays lie in memory and however code was inlined, and
+tiles use the registers as meant. LLVM turns the eight lanes into what the processor has.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel.models import PrimitiveModel
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
+
+from pfedeg.kernels.jit import jit
+
+LANES = 8
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+_BITS = ir.VectorType(ir.IntType(32), LANES)
+_MINUS = ir.Constant(_BITS, [-(2**31)] * LANES)  # the sign bit of every lane
+_ESTIMATE = ("arcp", "contract", "afn")  # what lets the processor estimate
+_NOTHING = ir.Constant(_FLOATS, [0.0] * LANES)
+
+
+class Vector(types.Type):
+    """Eight float32."""
+
+
+vector = Vector("float32x8")
+
+
+@register_model(Vector)
+class _InOneRegister(PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _FLOATS)
+
+
+def _register(symbol: Callable[..., Any], instruction: str) -> None:
+    """Make a Python operator an instruction on two vectors."""
+
+    @infer_global(symbol)
+    class Typed(ConcreteTemplate):
+        cases = (signature(vector, vector, vector),)
+
+    @lower_builtin(symbol, vector, vector)
+    def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return getattr(builder, instruction)(*arguments)
+
+
+for _symbols, _instruction in (
+    ((operator.add, operator.iadd), "fadd"),
+    ((operator.sub, operator.isub), "fsub"),
+    ((operator.mul, operator.imul), "fmul"),
+    ((operator.truediv, operator.itruediv), "fdiv"),
+):
+    for _symbol in _symbols:
+        _register(_symbol, _instruction)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [place]), _FLOATS.as_pointer())
+
+
+@intrinsic
+def load(typing: Any, row: Any, place: Any) -> Any:
+    """row[place : place + 8]."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.load(_address(context, builder, sig.args[0], *arguments), align=4)
+
+    return vector(row, types.intp), generate
+
+
+@intrinsic
+def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
+    """row[place : place + 8] = value."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
+        builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2]), align=4)
+
+    return types.void(row, types.intp, vector), generate
+
+
+@intrinsic
+def fill(typing: Any, number: Any) -> Any:
+    """The same number in every lane."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        one = builder.insert_element(_NOTHING, arguments[0], ir.IntType(32)(0))
+        return builder.shuffle_vector(one, one, ir.Constant(_BITS, [0] * LANES))
+
+    return vector(types.float32), generate
+
+
+def _library(name: str, operands: int, doc: str) -> Any:
+    """A function of LLVM's on every lane."""
+
+    def call(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_FLOATS, [_FLOATS] * operands)
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v8f32"), arguments)
+
+    def one(typing: Any, a: Any) -> Any:
+        return vector(vector), call
+
+    def three(typing: Any, a: Any, b: Any, c: Any) -> Any:
+        return vector(vector, vector, vector), call
+
+    operation = one if operands == 1 else three
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+magnitude = _library("fabs", 1, "|a|.")
+root = _library("sqrt", 1, "√a.")
+floor = _library("floor", 1, "⌊a⌋.")
+fma = _library("fmuladd", 3, "a · b + c, rounded once where the processor can.")
+
+
+@intrinsic
+def inverse_root(typing: Any, a: Any) -> Any:
+    """1 / √a, with a taken as tiny where it is 0: the processor's estimate and a step of Newton's, to about 1e-7."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        tiny = ir.Constant(_FLOATS, [float(np.float32(1e-37))] * LANES)
+        kept = builder.select(builder.fcmp_ordered(">", arguments[0], tiny), arguments[0], tiny)
+        kind = ir.FunctionType(_FLOATS, [_FLOATS])
+        name = f"llvm.sqrt.v{LANES}f32"
+        length = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [kept], fastmath=_ESTIMATE)
+        return builder.fdiv(ir.Constant(_FLOATS, [1.0] * LANES), length, flags=_ESTIMATE)
+
+    return vector(vector), generate
+
+
+@intrinsic
+def choose(typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """`yes` in the lanes where a > b, `no` in the others."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        a, b, yes, no = arguments
+        return builder.select(builder.fcmp_ordered(">", a, b), yes, no)
+
+    return vector(vector, vector, vector, vector), generate
+
+
+@intrinsic
+def signed(typing: Any, weight: Any, a: Any) -> Any:
+    """weight · sign(a): the weight, minus the weight, or 0 where a is 0."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        weight, a = arguments
+        flipped = builder.xor(builder.bitcast(weight, _BITS), builder.and_(builder.bitcast(a, _BITS), _MINUS))
+        there = builder.sext(builder.fcmp_unordered("!=", a, _NOTHING), _BITS)
+        return builder.bitcast(builder.and_(flipped, there), _FLOATS)
+
+    return vector(vector, vector), generate
+
+
+@intrinsic
+def power_of_two(typing: Any, a: Any) -> Any:
+    """2^a for whole numbers a from −126 to 127: after adding a large number, a + 127 stands in the lowest bits."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        large = ir.Constant(_FLOATS, [float(3 * 2**22 + 127)] * LANES)
+        bits = builder.bitcast(builder.fadd(arguments[0], large), _BITS)
+        return builder.bitcast(builder.shl(bits, ir.Constant(_BITS, [23] * LANES)), _FLOATS)
+
+    return vector(vector), generate
+
+
+def _pairs(builder: Any, a: Any, b: Any, join: Callable[[Any, Any], Any]) -> Any:
+    """Neighbours joined within each half, a's results beside b's; three such steps join eight vectors lane by lane."""
+    even, odd = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
+    first = builder.shuffle_vector(a, b, ir.Constant(_BITS, even))
+    return join(first, builder.shuffle_vector(a, b, ir.Constant(_BITS, odd)))
+
+
+@intrinsic
+def totals(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The sums of eight vectors, as one vector."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        rest = list(arguments)
+        for _ in range(2):
+            rest = [_pairs(builder, rest[i], rest[i + 1], builder.fadd) for i in range(0, len(rest), 2)]
+        low, high = ir.Constant(_BITS, [0, 1, 2, 3, 8, 9, 10, 11]), ir.Constant(_BITS, [4, 5, 6, 7, 12, 13, 14, 15])
+        return builder.fadd(builder.shuffle_vector(*rest, low), builder.shuffle_vector(*rest, high))
+
+    return vector(*[vector] * 8), generate
+
+
+def _fold(builder: Any, a: Any, join: Callable[[Any, Any], Any]) -> Any:
+    """All lanes joined into one number: halves, quarters, neighbours."""
+    for n in (4, 2, 1):
+        kind = ir.VectorType(ir.IntType(32), n)
+        low, high = ir.Constant(kind, [*range(n)]), ir.Constant(kind, [*range(n, 2 * n)])
+        a = join(builder.shuffle_vector(a, a, low), builder.shuffle_vector(a, a, high))
+    return builder.extract_element(a, ir.IntType(32)(0))
+
+
+@intrinsic
+def total(typing: Any, a: Any) -> Any:
+    """The sum of the lanes."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return _fold(builder, arguments[0], builder.fadd)
+
+    return types.float32(vector), generate
+
+
+@intrinsic
+def largest(typing: Any, a: Any) -> Any:
+    """The largest lane."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        def larger(a: Any, b: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+        return _fold(builder, arguments[0], larger)
+
+    return types.float32(vector), generate
+
+
+@jit
+def exp(a):
+    """e^a for a ≤ 0 to about 1e-7 relative, 0 below −87."""
+    least = fill(np.float32(-87.0))
+    y = choose(least, a, least, a) * fill(np.float32(1.4426950408889634))
+    n = floor(y + fill(np.float32(0.5)))
+    f = (y - n) * fill(np.float32(0.6931471805599453))
+    p = fill(np.float32(1 / 720))
+    p = fma(p, f, fill(np.float32(1 / 120)))
+    p = fma(p, f, fill(np.float32(1 / 24)))
+    p = fma(p, f, fill(np.float32(1 / 6)))
+    p = fma(p, f, fill(np.float32(0.5)))
+    p = fma(p, f, fill(np.float32(1.0)))
+    p = fma(p, f, fill(np.float32(1.0)))
+    return choose(least, a, fill(np.float32(0.0)), p * power_of_two(n))
+
+
+@jit
+def log1p(a):
+    """log(1 + a) for 0 ≤ a ≤ 1 to about 1e-7, by 2 · artanh(a / (2 + a))."""
+    z = a / (fill(np.float32(2.0)) + a)
+    y = z * z
+    p = fill(np.float32(2 / 15))
+    p = fma(p, y, fill(np.float32(2 / 13)))
+    p = fma(p, y, fill(np.float32(2 / 11)))
+    p = fma(p, y, fill(np.float32(2 / 9)))
+    p = fma(p, y, fill(np.float32(2 / 7)))
+    p = fma(p, y, fill(np.float32(2 / 5)))
+    p = fma(p, y, fill(np.float32(2 / 3)))
+    p = fma(p, y, fill(np.float32(2.0)))
+    return z * p
+
+
+@jit
+def clear(row):
+    """row = 0."""
+    for k in range(0, len(row), LANES):
+        store(row, k, fill(np.float32(0.0)))
+
+
+@jit
+def scale(row, factor):
+    """row ← factor · row."""
+    by = fill(factor)
+    for k in range(0, len(row), LANES):
+        store(row, k, by * load(row, k))
+
+
+@jit
+def add(row, other):
+    """row ← row + other."""
+    for k in range(0, len(row), LANES):
+        store(row, k, load(row, k) + load(other, k))
