@@ -82,10 +82,6 @@ class Client:
         triples = len(self.graph.train)
         return triples * self.local.negatives + -(-triples // self.local.batch) * len(self.graph.entities)
 
-    def ranking_size(self, split: Split) -> int:
-        """How much work an evaluation is, in rows that are visited."""
-        return len(self.graph.triples(split)) * len(self.graph.entities)
-
     def absorbed(self, tables: Tables, download: Rows) -> Tables:
         """The tables with the received rows in place; rows that did not travel stay."""
         entity = tables.entity.copy()

@@ -9,7 +9,7 @@ from pfedeg.federation import ClientId, Rows, places
 from pfedeg.graph import Ids, Split
 from pfedeg.kernels import Kernels, Tables
 from pfedeg.rounds import Update
-from pfedeg.transport.schedule import RANKING, TRAINING, Job, carry_out
+from pfedeg.transport.schedule import Job, carry_out
 
 
 class Local:
@@ -36,7 +36,7 @@ class Local:
             name: Job(self.clients[name].training_size(), partial(self._step, name, number, download))
             for name, download in downloads.items()
         }
-        done = carry_out(jobs, self._kernels, TRAINING)
+        done = carry_out(jobs, self._kernels)
         self.states |= {name: state for name, (state, _) in done.items()}
         return {name: update for name, (_, update) in done.items()}
 
@@ -55,21 +55,12 @@ class Local:
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each client's metrics with given tables."""
-        return self._evaluate(self.clients, tables, split)
+        return {name: self.clients[name].evaluate(tables[name], split, self._kernels) for name in tables}
 
     def _step(self, name: ClientId, number: int, download: Rows, kernels: Kernels) -> tuple[ClientState, Update]:
         client = self.clients[name]
         state, loss = client.step(self.states[name], number, download, kernels)
         return state, Update(client.upload(state), loss)
-
-    def _evaluate(
-        self, clients: Mapping[ClientId, Client], tables: Mapping[ClientId, Tables], split: Split
-    ) -> dict[ClientId, Metrics]:
-        jobs = {
-            name: Job(clients[name].ranking_size(split), partial(clients[name].evaluate, tables[name], split))
-            for name in tables
-        }
-        return carry_out(jobs, self._kernels, RANKING)
 
 
 class Pooled(Local):
@@ -99,4 +90,4 @@ class Pooled(Local):
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each member's metrics on its own candidates and filters."""
-        return self._evaluate(self._members, tables, split)
+        return {name: self._members[name].evaluate(tables[name], split, self._kernels) for name in tables}
