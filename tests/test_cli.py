@@ -92,6 +92,18 @@ finally:
     assert done.stderr == ""
 
 
+def test_show_does_not_load_the_compiler(finished: Path) -> None:
+    code = f"""
+import sys
+from pfedeg.cli import main
+sys.argv = ["pfedeg", "show", {str(finished)!r}]
+main()
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 @pytest.mark.parametrize("command", ["demo", "partition", "train", "evaluate", "predict", "show"])
 def test_every_command_has_help_with_an_example(call: Call, command: str) -> None:
     done = call(command, "--help")

@@ -32,14 +32,14 @@ class Spy:
         return self._loss
 
 
-def client(kernels, absorb=None, **settings):
+def client(absorb=None, **settings):
     graph = toy_graph(0, entities=6, relations=2, triples=9)
     settings = {"seed": 3, "local": Local(), "model": TransE(2), **settings}
-    return Client("c", graph, ALIGNED, TRAVELLING, absorb=absorb or Absorb(), kernels=kernels, **settings)
+    return Client("c", graph, ALIGNED, TRAVELLING, absorb=absorb or Absorb(), **settings)
 
 
 def test_upload_has_the_travelling_rows_by_id():
-    one = client(Spy())
+    one = client()
     state = one.start()
     upload = one.upload(state)
     assert upload.ids.tolist() == [2, 4, 7]
@@ -48,10 +48,10 @@ def test_upload_has_the_travelling_rows_by_id():
 
 def test_init_starts_from_what_was_received_and_keeps_the_rest():
     spy = Spy()
-    one = client(spy, Absorb(replace=True, pull=0.1))
+    one = client(Absorb(replace=True, pull=0.1))
     state = one.start()
     before = state.tables.copy()
-    one.step(state, 1, DOWNLOAD)
+    one.step(state, 1, DOWNLOAD, spy)
     expected = before.entity.copy()
     expected[3], expected[0] = 4, 7
     tables, _, knowledge, _ = spy.calls[0]
@@ -63,9 +63,9 @@ def test_init_starts_from_what_was_received_and_keeps_the_rest():
 
 def test_reg_keeps_its_own_rows_and_is_pulled_towards_what_was_received():
     spy = Spy()
-    one = client(spy, Absorb(pull=0.1))
+    one = client(Absorb(pull=0.1))
     state = one.start()
-    one.step(state, 1, DOWNLOAD)
+    one.step(state, 1, DOWNLOAD, spy)
     tables, _, knowledge, _ = spy.calls[0]
     np.testing.assert_array_equal(tables.entity, state.tables.entity)
     assert knowledge.received[[3, 0]].tolist() == [[4, 4], [7, 7]]
@@ -73,9 +73,9 @@ def test_reg_keeps_its_own_rows_and_is_pulled_towards_what_was_received():
 
 def test_contrast_is_with_the_end_of_the_previous_round():
     spy = Spy()
-    one = client(spy, Absorb(replace=True, contrast=0.1))
-    state, _ = one.step(one.start(), 1, DOWNLOAD)
-    one.step(state, 2, DOWNLOAD)
+    one = client(Absorb(replace=True, contrast=0.1))
+    state, _ = one.step(one.start(), 1, DOWNLOAD, spy)
+    one.step(state, 2, DOWNLOAD, spy)
     (_, _, first, _), (_, _, second, _) = spy.calls
     np.testing.assert_array_equal(first.previous, first.received)  # nothing came before
     np.testing.assert_array_equal(second.previous, state.tables.entity)
@@ -84,18 +84,18 @@ def test_contrast_is_with_the_end_of_the_previous_round():
 
 def test_without_a_use_for_it_no_knowledge_is_kept():
     spy = Spy()
-    one = client(spy, Absorb(replace=True))
-    one.step(one.start(), 1, DOWNLOAD)
+    one = client(Absorb(replace=True))
+    one.step(one.start(), 1, DOWNLOAD, spy)
     assert [table.shape for table in spy.calls[0][2]] == [(0, 2), (0, 2)]
 
 
 @pytest.mark.parametrize(("moments", "steps"), [("keep", [0, 1, 2]), ("reset", [0, 0, 0])])
 def test_moments_are_kept_or_reset(moments, steps):
     spy = Spy()
-    one = client(spy, moments=moments)
+    one = client(moments=moments)
     state = one.start()
     for number in (1, 2, 3):
-        state, _ = one.step(state, number, DOWNLOAD)
+        state, _ = one.step(state, number, DOWNLOAD, spy)
     assert [int(call[1].steps[0]) for call in spy.calls] == steps
     assert len({call[3] for call in spy.calls}) == 3  # every round has random numbers of its own
 
@@ -104,7 +104,7 @@ def test_aligned_rows_start_alike_or_not():
     graph = toy_graph(0, entities=6, relations=2, triples=9)
 
     def start(name, aligned, seed=3, **how):
-        settings = {"model": TransE(2), "local": Local(), "absorb": Absorb(), "kernels": Spy(), "seed": seed, **how}
+        settings = {"model": TransE(2), "local": Local(), "absorb": Absorb(), "seed": seed, **how}
         return Client(name, graph, aligned, TRAVELLING, **settings).start().tables
 
     one, other = start("a", ALIGNED), start("b", ALIGNED[::-1])
@@ -117,9 +117,9 @@ def test_aligned_rows_start_alike_or_not():
 
 @pytest.mark.parametrize("kernels", [Spy(loss=float("nan")), Spy(spoil=np.inf)], ids=["loss", "tables"])
 def test_divergence_names_client_and_round(kernels):
-    one = client(kernels)
+    one = client()
     with pytest.raises(RunError, match=r"client 'c', round 7: training diverged"):
-        one.step(one.start(), 7, DOWNLOAD)
+        one.step(one.start(), 7, DOWNLOAD, kernels)
 
 
 # --- the round loop ---

@@ -541,9 +541,9 @@ def long_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def command(data: Path, out: Path, *more: str, limit: int = 0) -> list[str]:
+def command(data: Path, out: Path, *more: str, limit: int = 0, threads: int = 1) -> list[str]:
     flags = [word for name, value in LONG.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    arguments = ["train", str(data), *flags, "--threads", "1", "--out", str(out), *more]
+    arguments = ["train", str(data), *flags, "--threads", str(threads), "--out", str(out), *more]
     return [sys.executable, str(EAGER), str(limit), *arguments]
 
 
@@ -583,11 +583,12 @@ def test_a_run_killed_at_any_moment_goes_on(
     assert_same_run(out, long_run)
 
 
+@pytest.mark.parametrize("threads", [1, 2], ids=["one client after another", "side by side"])
 def test_ctrl_c_saves_and_says_how_to_resume(
-    data: Path, long_run: Path, tmp_path: Path, processes: list["subprocess.Popen[str]"]
+    data: Path, long_run: Path, tmp_path: Path, threads: int, processes: list["subprocess.Popen[str]"]
 ) -> None:
     out = tmp_path / "run"
-    process = subprocess.Popen(command(data, out), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(data, out, threads=threads), stderr=subprocess.PIPE, text=True)
     processes.append(process)
     wait_for_rounds(process, out, 20)
     process.send_signal(signal.SIGINT)

@@ -177,7 +177,7 @@ def read_federation(path: Path, seed: int) -> "tuple[Federation, str]":
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
     """What is about to happen."""
-    from pfedeg.kernels.jit import is_first_use
+    from pfedeg.kernels.cache import is_first_use
 
     triples = sum(len(graph.train) for graph in federation.graphs.values())
     text = f"{config.method}, {config.model}: {count(len(federation.graphs), 'client')}, {triples:,} training triples"

@@ -34,14 +34,13 @@ class Client:
         model: Model,
         local: Local,
         absorb: Absorb,
-        kernels: Kernels,
         seed: int,
         start: Literal["shared", "independent"] = "shared",
         moments: Literal["reset", "keep"] = "reset",
     ) -> None:
         """`aligned` is the aligned id of every entity, `travelling` the sorted ones that others own too."""
         self.name, self.graph, self.model, self.local, self.absorb = name, graph, model, local, absorb
-        self._aligned, self._travelling, self._kernels, self._seed = aligned, travelling, kernels, seed
+        self._aligned, self._travelling, self._seed = aligned, travelling, seed
         self._start, self._keep_moments = start, moments == "keep"
         order = np.argsort(aligned)
         self._rows = order[np.searchsorted(aligned[order], travelling)]
@@ -58,7 +57,7 @@ class Client:
         relation = start_rows(self.model, self.model.relation_width, self._key("start", "relation"), relations)
         return ClientState(Tables(entity, relation), None, False)
 
-    def step(self, state: ClientState, number: int, download: Rows) -> tuple[ClientState, float]:
+    def step(self, state: ClientState, number: int, download: Rows, kernels: Kernels) -> tuple[ClientState, float]:
         """The client's half of round `number`: absorb, train; the mean of L_KGE."""
         before = state.tables.entity
         tables = self.absorbed(state.tables, download) if self.absorb.replace else state.tables.copy()
@@ -71,14 +70,17 @@ class Client:
         moments = state.moments.copy() if state.moments else Moments.zeros(tables)
         key = self._key("train", number)
         knowledge = Knowledge(received, previous)
-        loss = self._kernels.train(
-            self.model, self.local, self.absorb, tables, moments, knowledge, self._positives, key
-        )
+        loss = kernels.train(self.model, self.local, self.absorb, tables, moments, knowledge, self._positives, key)
         if not (np.isfinite(loss) and all(np.isfinite(table).all() for table in tables)):
             raise RunError(
                 f"client {self.name!r}, round {number}: training diverged (NaN or infinity); a smaller lr may help"
             )
         return ClientState(tables, moments if self._keep_moments else None, True), loss
+
+    def training_size(self) -> int:
+        """How much work a round is, in rows that are visited."""
+        triples = len(self.graph.train)
+        return triples * self.local.negatives + -(-triples // self.local.batch) * len(self.graph.entities)
 
     def absorbed(self, tables: Tables, download: Rows) -> Tables:
         """The tables with the received rows in place; rows that did not travel stay."""
@@ -92,9 +94,9 @@ class Client:
         values: Mat = state.tables.entity[self._rows]
         return Rows(self._travelling, values)
 
-    def evaluate(self, tables: Tables, split: Split) -> Metrics:
+    def evaluate(self, tables: Tables, split: Split, kernels: Kernels) -> Metrics:
         """Link prediction on the client's own triples."""
-        return self._evaluator.metrics(self._kernels, self.model, tables, split)
+        return self._evaluator.metrics(kernels, self.model, tables, split)
 
     def _key(self, *purpose: str | int) -> int:
         return randomness.key(self._seed, self.name, *purpose)

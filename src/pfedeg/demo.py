@@ -23,7 +23,7 @@ QUESTIONS = (
 
 def show_demo(out: Path, threads: int | None, console: "Console", log: "Console") -> None:
     """Train, compare, ask, and say what to try next."""
-    from pfedeg.kernels.jit import is_first_use
+    from pfedeg.kernels.cache import is_first_use
 
     began = time.monotonic()
     federation = Federation.world()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,15 @@ class Run:
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: damaged, or a run of another version of pfedeg ({error})") from None
         self.history: list[dict[str, Any]] = self._folder.history()
-        self._kernels = kernels or default_kernels()
+        self._given = kernels
         self._model = self.config.build_model()
         self.graph = cache(self._folder.graph)
         self.tables = cache(self._tables)
+
+    @cached_property
+    def _kernels(self) -> Kernels:
+        """Made when needed: who only looks at a run does not wait for the compiler to be loaded."""
+        return self._given or default_kernels()
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -272,8 +272,9 @@ class Training:
         states = None
         if saved is not None:
             states = self._restore(*saved, [POOL] if pool else list(clients))
-        transport = Pooled(pool, clients, states) if pool else Local(clients, states)
-        return shared, transport
+        if pool:
+            return shared, Pooled(pool, clients, self._kernels, states)
+        return shared, Local(clients, self._kernels, states)
 
     def _client(self, name: ClientId, graph: Any, shared: Shared) -> Client:
         config = self.config
@@ -286,7 +287,6 @@ class Training:
             model=config.build_model(),
             local=config.build_local(),
             absorb=self._strategy.absorb,
-            kernels=self._kernels,
             seed=config.seed,
             start=config.start,
             moments=config.moments or "reset",

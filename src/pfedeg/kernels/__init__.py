@@ -6,7 +6,7 @@ random numbers, so that they can be compared step by step.
 
 import os
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,23 @@ class Kernels(Protocol):
         """Filtered realistic rank of every true answer, in the order of `questions.truth`."""
 
 
+class Solo(Kernels, Protocol):
+    """Kernels on one thread, for one of several clients that train at the same time."""
+
+    def stop(self) -> None:
+        """Called from another thread: end soon what runs, and run nothing more. Results are then worth nothing."""
+
+
+@runtime_checkable
+class Crew(Kernels, Protocol):
+    """Kernels on several threads, which can also be had one by one."""
+
+    threads: int
+
+    def solo(self) -> Solo:
+        """Kernels of the same results on one thread, beside others of their kind."""
+
+
 def positives(graph: KnowledgeGraph) -> Positives:
     """What training needs to know of a graph."""
     known = graph.known("tail", ("train",))
@@ -164,7 +181,7 @@ def epoch_keys(key: int, epoch: int) -> tuple[int, int]:
 
 def default_kernels(threads: int | None = None) -> Kernels:
     """The compiled kernels, by default on all cores that this process may use. Compiled code is imported only here."""
-    from pfedeg.kernels.fused import Fused
+    from pfedeg.kernels.crew import FusedCrew
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Fused(threads or cores or 1)
+    return FusedCrew(threads or cores or 1)

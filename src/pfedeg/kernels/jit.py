@@ -1,12 +1,8 @@
 """What compiled kernels share: how they are compiled, threads that meet, random bits."""
 
-import hashlib
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -18,32 +14,10 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pfedeg import randomness
+from pfedeg.kernels import cache
 
 config: Any = numba_config  # its settings are made at run time
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _cache_folder() -> Path:
-    """Where machine code is kept: apart for each state of the kernels' sources, in a place of this user's own."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for place in (Path(config.CACHE_DIR) if config.CACHE_DIR else home / "pfedeg", home / "pfedeg"):
-        try:
-            (place / digest).mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=place / digest):
-                return place / digest
-        except OSError:
-            continue
-    return Path(tempfile.mkdtemp(prefix="pfedeg-"))  # nowhere to keep it: compile anew in every process
-
-
-_CACHE = _cache_folder()
-
-
-def is_first_use() -> bool:
-    """Whether there is no machine code yet for these kernels on this machine."""
-    return not any(_CACHE.glob("**/*.nbi"))
 
 
 def jit(function: F) -> F:
@@ -58,11 +32,15 @@ def inline(function: F) -> F:
 
 def kernel(function: F) -> F:
     """Compile what Python calls; keep the machine code, with all its parts, on disk."""
-    before, config.CACHE_DIR = config.CACHE_DIR, str(_CACHE)
+    if cache.folder() is None:
+        return _compile(function, no_cfunc_wrapper=True)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(cache.folder())
     try:
-        return _compile(function, cache=True, no_cfunc_wrapper=True)
+        compiled = _compile(function, cache=True, no_cfunc_wrapper=True)
     finally:
         config.CACHE_DIR = before
+    cache.keep_apart(compiled)
+    return compiled
 
 
 def _compile(function: F, **options: bool) -> F:

@@ -1,23 +1,28 @@
 """Server and clients in one process."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from pfedeg.client import Client, ClientState
 from pfedeg.evaluation import Metrics
 from pfedeg.federation import ClientId, Rows, places
 from pfedeg.graph import Ids, Split
-from pfedeg.kernels import Tables
+from pfedeg.kernels import Kernels, Tables
 from pfedeg.rounds import Update
+from pfedeg.transport.schedule import Job, carry_out
 
 
 class Local:
-    """Every client is an object here; `states` is all that changes."""
+    """Every client is an object here; `states` is all that changes. The clients share the threads of `kernels`."""
 
     def __init__(
-        self, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None
+        self,
+        clients: Mapping[ClientId, Client],
+        kernels: Kernels,
+        states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
         """Begin from the start, or from given states."""
-        self.clients = clients
+        self.clients, self._kernels = clients, kernels
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
         self._shown = {name: state.tables for name, state in self.states.items()}
 
@@ -27,12 +32,13 @@ class Local:
 
     def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
         """See `Transport.exchange`. All clients succeed or none changes."""
-        states, updates = {}, {}
-        for name, download in downloads.items():
-            states[name], loss = self.clients[name].step(self.states[name], number, download)
-            updates[name] = Update(self.clients[name].upload(states[name]), loss)
-        self.states |= states
-        return updates
+        jobs = {
+            name: Job(self.clients[name].training_size(), partial(self._step, name, number, download))
+            for name, download in downloads.items()
+        }
+        done = carry_out(jobs, self._kernels)
+        self.states |= {name: state for name, (state, _) in done.items()}
+        return {name: update for name, (_, update) in done.items()}
 
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
@@ -49,17 +55,26 @@ class Local:
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each client's metrics with given tables."""
-        return {name: self.clients[name].evaluate(tables[name], split) for name in tables}
+        return {name: self.clients[name].evaluate(tables[name], split, self._kernels) for name in tables}
+
+    def _step(self, name: ClientId, number: int, download: Rows, kernels: Kernels) -> tuple[ClientState, Update]:
+        client = self.clients[name]
+        state, loss = client.step(self.states[name], number, download, kernels)
+        return state, Update(client.upload(state), loss)
 
 
 class Pooled(Local):
     """Collective: one client trains on all triples; every client is evaluated with its own rows of the table."""
 
     def __init__(
-        self, pool: Client, clients: Mapping[ClientId, Client], states: Mapping[ClientId, ClientState] | None = None
+        self,
+        pool: Client,
+        clients: Mapping[ClientId, Client],
+        kernels: Kernels,
+        states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
         """`pool` trains, `clients` only evaluate."""
-        super().__init__({pool.name: pool}, states)
+        super().__init__({pool.name: pool}, kernels, states)
         self._pool = pool
         self._members = clients
         entities, relations = pool.graph.entities, pool.graph.relations
@@ -75,4 +90,4 @@ class Pooled(Local):
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each member's metrics on its own candidates and filters."""
-        return {name: self._members[name].evaluate(tables[name], split) for name in tables}
+        return {name: self._members[name].evaluate(tables[name], split, self._kernels) for name in tables}
