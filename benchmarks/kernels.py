@@ -63,8 +63,8 @@ def measure_pykeen(graph: KnowledgeGraph, name: str, threads: int, repeats: int)
     return {"own": train, "shared": train, "rank": peer.rank(repeats)}
 
 
-def measure_biggraph(graph: KnowledgeGraph, name: str, threads: int, repeats: int) -> dict[int, float]:
-    """Training with shared negatives of PyTorch-BigGraph, by batch size."""
+def measure_biggraph(graph: KnowledgeGraph, name: str, threads: int, repeats: int) -> dict[int, tuple[float, str]]:
+    """Training with shared negatives of PyTorch-BigGraph, by batch size: its rate and its kind of negatives."""
     batches = (BATCH, peer_biggraph.LARGE_BATCH) if name in peer_biggraph.KINDS else ()
     return {batch: peer_biggraph.rate(graph, name, threads, 2 * repeats, batch) for batch in batches}
 
@@ -132,10 +132,10 @@ def main() -> None:
         result["rank"][name] = ratios["rank"]
         if without_biggraph:
             continue
-        for batch, rate in measure_biggraph(graph, name, threads, repeats).items():
+        for batch, (rate, negatives) in measure_biggraph(graph, name, threads, repeats).items():
             ratio = round(rates["shared"] / rate, 2)
             rates_row("", f"BigGraph, b. {batch}", {"shared": rate})
-            row("", "ratio", "", f"{ratio:.2f}×")
+            row("", "ratio", "", f"{ratio:.2f}×", f"{negatives} neg.")
             result["biggraph" if batch == BATCH else "biggraph_large_batch"][name] = ratio
     if options.json:
         print(json.dumps(result))

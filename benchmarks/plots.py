@@ -41,7 +41,7 @@ TITLES = {  # title, what is fixed, x axis, y axis
         "MB",
     ),
 }
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "font.family": "sans-serif",
     "axes.spines.top": False,
