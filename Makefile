@@ -1,8 +1,9 @@
-# The commands of the README and CONTRIBUTING. PYTHON chooses the interpreter that .venv is made with.
+# The commands of the README and CONTRIBUTING. PYTHON chooses the interpreter that .venv is made with, DATA the folder
+# with fb15k-237-fed3.parquet for `make bench` (without it: a synthetic graph).
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs golden bench clean
+.PHONY: demo test check docs golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -24,7 +25,10 @@ golden: .venv/dev
 	$(BIN)/python tests/test_golden.py --update
 
 bench: .venv/bench
-	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/kernels.py $(if $(DATA),--data $(DATA)) --json
+
+curves: .venv/plot
+	$(BIN)/python benchmarks/curves.py --json docs/plots/points.json --plot docs/plots
 
 .venv/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,6 +41,10 @@ bench: .venv/bench
 
 .venv/bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+.venv/plot: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[plot]'
 	touch $@
 
 clean:
