@@ -37,10 +37,11 @@ class Fused:
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = make_settings(local, absorb)
         chunk = local.chunk if local.sampling == "shared" else None
-        wide, worked, known = (
-            kind(*(widen(array, model.dim) if array.ndim == 2 else array for array in arrays))
-            for kind, arrays in ((Tables, tables), (Moments, moments), (Knowledge, knowledge))
-        )
+        dim = model.dim
+        wide = Tables(*(widen(table, dim) for table in tables))
+        known = Knowledge(*(widen(rows, dim) for rows in knowledge))
+        entity1, entity2, relation1, relation2 = (widen(array, dim) for array in moments[:4])
+        worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
         scratch = make_scratch(settings, chunk, wide, min(local.batch, n), self._team.size)
         arguments = (
             model,
@@ -57,7 +58,7 @@ class Fused:
         )
         self._team.run(passes.train, *arguments)
         for changed, kept in zip((*wide, *worked[:4]), (*tables, *moments[:4]), strict=True):
-            narrow(changed, model.dim, kept)
+            narrow(changed, dim, kept)
         moments.steps[0] += local.epochs * -(-n // local.batch)
         return float(scratch.total[0]) / (n * local.epochs)
 

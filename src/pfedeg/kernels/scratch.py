@@ -10,7 +10,6 @@ from pfedeg.kernels import Absorb, Local, Tables
 from pfedeg.kernels.vectors import LANES
 from pfedeg.models import Mat
 
-
 ROWS = 512  # at most so many entity rows are taken at a time
 
 

@@ -69,7 +69,7 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> A
 
 @intrinsic
 def load(typing: Any, row: Any, place: Any) -> Any:
-    """row[place : place + 8]."""
+    """The eight numbers row[place : place + 8]."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         return builder.load(_address(context, builder, sig.args[0], *arguments), align=4)
@@ -79,7 +79,7 @@ def load(typing: Any, row: Any, place: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
-    """row[place : place + 8] = value."""
+    """Write: row[place : place + 8] = value."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
         builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2]), align=4)
@@ -150,7 +150,7 @@ def choose(typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 
 @intrinsic
 def signed(typing: Any, weight: Any, a: Any) -> Any:
-    """weight · sign(a): the weight, minus the weight, or 0 where a is 0."""
+    """The weight times sign(a): the weight, minus the weight, or 0 where a is 0."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         weight, a = arguments
@@ -261,14 +261,14 @@ def log1p(a):
 
 @jit
 def clear(row):
-    """row = 0."""
+    """Set to zero."""
     for k in range(0, len(row), LANES):
         store(row, k, fill(np.float32(0.0)))
 
 
 @jit
 def scale(row, factor):
-    """row ← factor · row."""
+    """Multiply: row ← factor · row."""
     by = fill(factor)
     for k in range(0, len(row), LANES):
         store(row, k, by * load(row, k))
@@ -276,6 +276,6 @@ def scale(row, factor):
 
 @jit
 def add(row, other):
-    """row ← row + other."""
+    """Add: row ← row + other."""
     for k in range(0, len(row), LANES):
         store(row, k, load(row, k) + load(other, k))
