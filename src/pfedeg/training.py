@@ -14,11 +14,12 @@ from pfedeg.client import Client, ClientState
 from pfedeg.config import Config, suggest
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.evaluation import Metrics, weighted
-from pfedeg.federation import ClientId, Federation, Shared, check_free
+from pfedeg.federation import Federation, check_free
 from pfedeg.graph import Split, normal
 from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
 from pfedeg.prediction import Prediction, predict
 from pfedeg.rounds import Round, run
+from pfedeg.shared import ClientId, Shared
 from pfedeg.store import Arrays, RunFolder, provenance
 from pfedeg.strategies import State, Strategy
 from pfedeg.strategies.affinity import Weights
@@ -54,6 +55,7 @@ class Training:
         resume: bool = False,
         strategy: Strategy | None = None,
         kernels: Kernels | None = None,
+        threads: int | None = None,
         source: str = "",
     ) -> None:
         """`strategy` takes the place of the one that the config names; `source` says where the data came from."""
@@ -62,8 +64,8 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self.tables: dict[ClientId, Tables] = {}
         self.result: dict[str, Any] | None = None
-        self._strategy = strategy or self.config.build_strategy()
-        self._kernels = kernels or default_kernels()
+        self._strategy = strategy or self.config.build_strategy(threads)
+        self._kernels = kernels or default_kernels(threads)
         self._folder = RunFolder(Path(out)) if out else None
         self._progress = Progress()
         self._state: State | None = None
@@ -354,8 +356,7 @@ def train(
 ) -> Training:
     """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
     config = Config(method=method, model=model, **settings)
-    kernels = default_kernels(threads)
-    return Training(federation, config, out=out, resume=resume, strategy=strategy, kernels=kernels).run()
+    return Training(federation, config, out=out, resume=resume, strategy=strategy, threads=threads).run()
 
 
 def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
@@ -385,7 +386,7 @@ def warn_about(federation: Federation, method: str) -> None:
     shared = federation.shared()
     if len(graphs) == 1:
         warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)
-    elif not shared.common:
+    elif not any(len(ids) for ids in shared.travelling.values()):
         warnings.warn("the clients share no entities: nobody can learn from anybody", DataWarning, 3)
     else:
         lonely = [name for name, ids in shared.travelling.items() if not len(ids)]
