@@ -122,6 +122,21 @@ def test_sums_of_many_ids_do_not_overflow():
     np.testing.assert_allclose(found, len(ids) * np.e * (1 - np.eye(2)), rtol=1e-11)
 
 
+def test_rows_go_where_they_are_told():
+    f = federation(3, 4, 50, 0.6, 8, 0)
+    total = sum(len(f.shared.travelling[client]) for client in f.selected)
+    for update in (
+        lambda out: affinity.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1, out),
+        lambda out: affinity.mean(f.shared, f.latest, f.selected, 1, out),
+    ):
+        out = np.zeros((total, 8), np.float32)
+        there, new = update(out), update(None)
+        np.testing.assert_array_equal(out, np.concatenate([rows.values for rows in new.values()]))
+        assert all(np.shares_memory(out, rows.values) for rows in there.values() if len(rows.ids))
+        with pytest.raises(ValueError, match=f"{total} × 8"):
+            update(out[1:])
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -75,9 +75,10 @@ class Federation:
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
         """Aligned ids: positions in the sorted list of all clients' tokens."""
         names = {c: g.entities if kind == "entity" else g.relations for c, g in self.graphs.items()}
-        tokens = {name: token(name, secret) for part in names.values() for name in part}
-        position = {token: i for i, token in enumerate(sorted(tokens.values()))}
-        return Shared({c: np.array([position[tokens[name]] for name in part], np.int32) for c, part in names.items()})
+        tokens = {name: token(name, secret) for name in set().union(*names.values())}
+        position = {token: i for i, token in enumerate(sorted(set(tokens.values())))}
+        aligned = {name: position[token] for name, token in tokens.items()}
+        return Shared({c: np.array([aligned[name] for name in part], np.int32) for c, part in names.items()})
 
     def merged(self) -> KnowledgeGraph:
         """One graph with the union of all training triples (and every entity), for Collective."""

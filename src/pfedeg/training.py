@@ -69,11 +69,12 @@ class Training:
         self._folder = RunFolder(Path(out)) if out else None
         self._progress = Progress()
         self._state: State | None = None
-        warn_about(federation, self.config.method)
+        shared = federation.shared()
+        warn_about(federation, shared, self.config.method)
         about = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
         origin = provenance(federation.fingerprint, source, self.config.seed) | about
         saved = self._enter(origin, resume)
-        self._shared, self._transport = self._assemble(saved)
+        self._shared, self._transport = self._assemble(saved, shared)
         if self._folder is not None and not self._folder.exists():
             self._folder.create(self.config.as_dict(), origin, federation.graphs)
         self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
@@ -261,9 +262,8 @@ class Training:
                 text = f"holds a run with {name} = {settings.get(name)}, not {value}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
 
-    def _assemble(self, saved: tuple[Arrays, dict[str, Any]] | None) -> tuple[Shared, Local]:
+    def _assemble(self, saved: tuple[Arrays, dict[str, Any]] | None, shared: Shared) -> tuple[Shared, Local]:
         """The clients, and the way to them."""
-        shared = self.federation.shared()
         graphs = self.federation.graphs
         clients = {name: self._client(name, graphs[name], shared) for name in graphs}
         pool = None
@@ -371,7 +371,7 @@ def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[Clien
     return {i: {j: float(w) for j, w in zip(names, row, strict=True)} for i, row in zip(names, weights, strict=True)}
 
 
-def warn_about(federation: Federation, method: str) -> None:
+def warn_about(federation: Federation, shared: Shared, method: str) -> None:
     """Tell what about the data will limit the run."""
     graphs = federation.graphs
     for name, graph in graphs.items():
@@ -383,7 +383,6 @@ def warn_about(federation: Federation, method: str) -> None:
         warnings.warn("no client has valid triples: no early stopping, the last tables are kept", DataWarning, 3)
     if method in ("single", "collective"):
         return
-    shared = federation.shared()
     if len(graphs) == 1:
         warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)
     elif not any(len(ids) for ids in shared.travelling.values()):

@@ -8,18 +8,14 @@ whose order does not matter, so every thread has a table of its own and takes wh
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 from pfedeg.kernels.jit import STOP, jit, kernel, take
+from pfedeg.kernels.memory import LANE, address_of, fetch, row_at, stream
 
 IDS = 64  # that a thread takes at a time
 AHEAD = 8  # owners whose rows are fetched in advance: where clients are many, no row follows the one before
+AHEAD_IDS = 3  # ids whose weights are fetched in advance
 TILE = 16  # rows that stay in the first cache while all others are compared with them
-LANE = 4  # numbers that are written at once
 
 
 @kernel
@@ -43,9 +39,10 @@ def relate(thread, threads, sync, owners, uploads, width, scale, inverses, cosin
         first, last = _next(sync, owners)
         if first >= last:
             return
-        inverse, cosine = inverses[thread], cosines[thread]
+        inverse, cosine, table = inverses[thread], cosines[thread], tables[thread]
         for k in range(first, last):
             begin, end = owners.start[k], owners.start[k + 1]
+            _fetch_entries(address_of(table), owners, k, len(uploads))
             for a in range(begin, end):
                 _fetch_ahead(uploads, owners, a, width)
                 row = _at(uploads, owners, a, width)
@@ -71,7 +68,7 @@ def relate(thread, threads, sync, owners, uploads, width, scale, inverses, cosin
                     i = len(uploads) * owners.client[a]
                     for b in range(low, stop):
                         x = cosine[b - tile] * inverse[a - begin] * inverse[b - begin]
-                        tables[thread, i + owners.client[b]] += np.int64(math.exp(x) * scale + 0.5)
+                        table[i + owners.client[b]] += np.int64(math.exp(x) * scale + 0.5)
 
 
 @kernel
@@ -84,6 +81,7 @@ def mix(thread, threads, sync, owners, uploads, width, weights, p, buffers, resu
             return
         for k in range(first, last):
             begin, end = owners.start[k], owners.start[k + 1]
+            _fetch_entries(address_of(weights), owners, k, len(uploads))
             for a in range(begin, end):
                 _fetch_ahead(uploads, owners, a, width)
                 i, own = owners.client[a], _at(uploads, owners, a, width)
@@ -115,7 +113,7 @@ def mix(thread, threads, sync, owners, uploads, width, weights, p, buffers, resu
 @kernel
 def mean(thread, threads, sync, owners, uploads, width, totals, buffers, results):
     """The mean of the owners' rows, for all of them."""
-    total, new = totals[thread], _row(buffers[thread], width)
+    total, new = totals[thread], row_at(buffers[thread], width)
     while True:
         first, last = _next(sync, owners)
         if first >= last:
@@ -125,7 +123,7 @@ def mean(thread, threads, sync, owners, uploads, width, totals, buffers, results
             total[:] = 0.0
             for a in range(begin, end):
                 _fetch_ahead(uploads, owners, a, width)
-                row = _row(_at(uploads, owners, a, width), width)
+                row = row_at(_at(uploads, owners, a, width), width)
                 for w in range(width):
                     total[w] += row[w]
             for w in range(width):
@@ -150,7 +148,7 @@ def _inverse_length(square):
 
 @jit
 def _dot(a, b, width):
-    a, b = _row(a, width), _row(b, width)
+    a, b = row_at(a, width), row_at(b, width)
     total = 0.0
     for w in range(width):
         total += np.float64(a[w]) * np.float64(b[w])
@@ -159,7 +157,7 @@ def _dot(a, b, width):
 
 @jit
 def _dots(a, b, c, d, e, width):
-    a, b, c, d, e = _row(a, width), _row(b, width), _row(c, width), _row(d, width), _row(e, width)
+    a, b, c, d, e = row_at(a, width), row_at(b, width), row_at(c, width), row_at(d, width), row_at(e, width)
     ab = ac = ad = ae = 0.0
     for w in range(width):
         x = np.float64(a[w])
@@ -172,7 +170,7 @@ def _dots(a, b, c, d, e, width):
 
 @jit
 def _clear(target, width):
-    row = _row(target, width)
+    row = row_at(target, width)
     for w in range(width):
         row[w] = np.float32(0.0)
 
@@ -180,8 +178,8 @@ def _clear(target, width):
 @jit
 def _approach(change, own, b, c, d, e, wb, wc, wd, we, width):
     """Change += Σ W (E − own) over four owners."""
-    change, own, b, c = _row(change, width), _row(own, width), _row(b, width), _row(c, width)
-    d, e = _row(d, width), _row(e, width)
+    change, own, b, c = row_at(change, width), row_at(own, width), row_at(b, width), row_at(c, width)
+    d, e = row_at(d, width), row_at(e, width)
     wb, wc, wd, we = np.float32(wb), np.float32(wc), np.float32(wd), np.float32(we)
     for w in range(width):
         change[w] += wb * (b[w] - own[w]) + wc * (c[w] - own[w]) + wd * (d[w] - own[w]) + we * (e[w] - own[w])
@@ -190,8 +188,8 @@ def _approach(change, own, b, c, d, e, wb, wc, wd, we, width):
 @jit
 def _blend(new, own, b, c, d, e, wb, wc, wd, we, share, width):
     """What `_approach` and `_settle` come to, in one go."""
-    new, own, b, c = _row(new, width), _row(own, width), _row(b, width), _row(c, width)
-    d, e = _row(d, width), _row(e, width)
+    new, own, b, c = row_at(new, width), row_at(own, width), row_at(b, width), row_at(c, width)
+    d, e = row_at(d, width), row_at(e, width)
     wb, wc, wd, we = np.float32(wb), np.float32(wc), np.float32(wd), np.float32(we)
     for w in range(width):
         change = wb * (b[w] - own[w]) + wc * (c[w] - own[w]) + wd * (d[w] - own[w]) + we * (e[w] - own[w])
@@ -205,7 +203,7 @@ def _share(p, total):
 
 @jit
 def _settle(change, own, share, width):
-    change, own = _row(change, width), _row(own, width)
+    change, own = row_at(change, width), row_at(own, width)
     for w in range(width):
         change[w] = own[w] + share * change[w]
 
@@ -213,9 +211,9 @@ def _settle(change, own, share, width):
 @jit
 def _write(source, target, width):
     if (target | np.uintp(4 * width)) % np.uintp(4 * LANE) == 0:
-        _stream(source, target, width)
+        stream(source, target, width)
     else:
-        old, new = _row(source, width), _row(target, width)
+        old, new = row_at(source, width), row_at(target, width)
         for w in range(width):
             new[w] = old[w]
 
@@ -225,57 +223,22 @@ def _fetch_ahead(addresses, owners, place, width):
     if place + AHEAD < len(owners.client):
         address = _at(addresses, owners, place + AHEAD, width)
         for line in range(0, 4 * width, 64):
-            _fetch(address + np.uintp(line))
+            fetch(address + np.uintp(line))
+        fetch(address + np.uintp(4 * width - 1))  # a row that begins within a line ends in one more
+
+
+@jit
+def _fetch_entries(table, owners, k, clients):
+    """Begin to read what a table of C × C numbers of 8 bytes has for an id to come, if its owners are few."""
+    if k + AHEAD_IDS + 1 < len(owners.start):
+        begin, end = owners.start[k + AHEAD_IDS], owners.start[k + AHEAD_IDS + 1]
+        if end - begin <= 4:
+            for a in range(begin, end):
+                for b in range(begin, end):
+                    fetch(table + np.uintp(8) * np.uintp(clients * owners.client[a] + owners.client[b]))
 
 
 @jit
 def _at(addresses, owners, place, width):
     """Where the row of an id at one of its owners begins."""
     return addresses[owners.client[place]] + np.uintp(owners.row[place]) * np.uintp(width) * np.uintp(4)
-
-
-@intrinsic
-def _row(typing, address, width):
-    """The float32 numbers at an address as an array; numba's `carray` would count references to it."""
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.return_type)(context, builder)
-        data = builder.inttoptr(arguments[0], array.data.type)
-        step = context.get_constant(types.intp, 4)
-        populate_array(array, data, [arguments[1]], [step], step, None)
-        return array._getvalue()
-
-    return types.Array(types.float32, 1, "C")(types.uintp, types.intp), generate
-
-
-@intrinsic
-def _stream(typing, source, target, width):
-    """Write a row past the caches: nobody reads it soon, and its memory need not be read first."""
-
-    def generate(context, builder, signature, arguments):
-        lane = ir.VectorType(ir.FloatType(), LANE)
-        old, new = (builder.inttoptr(address, lane.as_pointer()) for address in arguments[:2])
-        lanes = builder.udiv(arguments[2], ir.Constant(arguments[2].type, LANE))
-        past_caches = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-        with cgutils.for_range(builder, lanes) as loop:
-            value = builder.load(builder.gep(old, [loop.index]), align=4)
-            store = builder.store(value, builder.gep(new, [loop.index]), align=4 * LANE)
-            store.set_metadata("nontemporal", past_caches)
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.uintp, types.intp), generate
-
-
-@intrinsic
-def _fetch(typing, address):
-    """Begin to read the cache line at an address."""
-
-    def generate(context, builder, signature, arguments):
-        number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        hints = [ir.Constant(number, value) for value in (0, 3, 1)]  # to read, soon, data
-        builder.call(prefetch, [builder.inttoptr(arguments[0], pointer), *hints])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), generate

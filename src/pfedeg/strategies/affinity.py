@@ -77,27 +77,40 @@ def mix(
     p: float,
     selected: Sequence[ClientId],
     threads: int | None = None,
+    out: Mat | None = None,
 ) -> dict[ClientId, Rows]:
     """Each selected client's knowledge: its own rows moved towards those of the others, weighted by affinity.
 
     K_i[e] = p · (Σ_{j owns e} W_ij E_j[e]) / (Σ_{j owns e} W_ij) + (1 − p) · E_i[e], computed as
     E_i[e] + p · Σ_{j owns e} W_ij (E_j[e] − E_i[e]) / Σ_{j owns e} W_ij, which leaves equal rows exactly as they are.
+    `out` may hold memory for the new rows of all selected clients, one client after another.
     """
     from pfedeg.kernels import mixing
 
     weights = np.ascontiguousarray(weights, np.float64)
-    return _rows(mixing.mix, shared, latest, selected, _team(threads), weights, float(p))
+    return _rows(mixing.mix, shared, latest, selected, out, _team(threads), weights, float(p))
 
 
 def mean(
-    shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId], threads: int | None = None
+    shared: Shared,
+    latest: Mapping[ClientId, Rows],
+    selected: Sequence[ClientId],
+    threads: int | None = None,
+    out: Mat | None = None,
 ) -> dict[ClientId, Rows]:
-    """FedE: the plain mean over the owners of each id, the same for all of them."""
+    """FedE: the plain mean over the owners of each id, the same for all of them; `out` as in `mix`."""
     from pfedeg.kernels import mixing
 
     team, width = _team(threads), _width(latest)
     totals = _apart(team.size, width, np.float64)  # the mean of equal rows is exactly that row
-    return _rows(mixing.mean, shared, latest, selected, team, totals)
+    return _rows(mixing.mean, shared, latest, selected, out, team, totals)
+
+
+def new_rows(number: int, width: int) -> Mat:
+    """Memory for rows that begins with a line of the cache: compiled code writes whole lines at once."""
+    memory = np.empty(number * width + 16, np.float32)
+    first = -memory.ctypes.data % 64 // 4
+    return memory[first : first + number * width].reshape(number, width)
 
 
 def _rows(
@@ -105,19 +118,23 @@ def _rows(
     shared: Shared,
     latest: Mapping[ClientId, Rows],
     selected: Sequence[ClientId],
+    out: Mat | None,
     team: "Team",
     *arguments: Any,
 ) -> dict[ClientId, Rows]:
     """New rows for the selected clients, all in one piece of memory, which the system hands out faster."""
     uploads, width = _addresses(shared, latest)
-    values: Mat = np.empty((sum(len(shared.travelling[client]) for client in selected), width), np.float32)
+    shape = (sum(len(shared.travelling[client]) for client in selected), width)
+    values = new_rows(*shape) if out is None else out
+    if values.shape != shape or values.dtype != np.float32 or not values.flags.c_contiguous:
+        raise ValueError(f"out is not a contiguous float32 array of {shape[0]} × {width}")
     results = np.zeros(len(shared.clients), np.uintp)
-    knowledge, end = {}, 0
+    knowledge, end, chosen = {}, 0, set(selected)
     for place, client in enumerate(shared.clients):
-        if client in selected:
+        if client in chosen:
             begin, end = end, end + len(shared.travelling[client])
             knowledge[client] = Rows(latest[client].ids, values[begin:end])
-            results[place] = knowledge[client].values.ctypes.data
+            results[place] = values.ctypes.data + 4 * width * begin
     buffer = _apart(team.size, width, np.float32)
     buffers = (buffer.ctypes.data + buffer.strides[0] * np.arange(team.size)).astype(np.uintp)
     team.run(kernel, shared.ownership, uploads, width, *arguments, buffers, results)
