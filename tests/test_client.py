@@ -6,10 +6,10 @@ import pytest
 from pfedeg.client import Client
 from pfedeg.errors import RunError
 from pfedeg.evaluation import Metrics
-from pfedeg.federation import Rows, Shared
 from pfedeg.kernels import Absorb, Local
 from pfedeg.models import TransE
 from pfedeg.rounds import Update, run, select
+from pfedeg.shared import Rows, Shared
 from pfedeg.strategies.baselines import FedE
 from toy import toy_graph
 

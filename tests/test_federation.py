@@ -4,6 +4,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -254,16 +255,26 @@ def test_only_ids_that_another_client_owns_travel(synthetic: Federation) -> None
         others = {name for c, o in synthetic.graphs.items() if c != client for name in o.entities}
         expected = sorted(int(i) for i, name in zip(shared.ids[client], g.entities, strict=True) if name in others)
         assert shared.travelling[client].tolist() == expected
-    for (i, j), place in shared.common.items():
-        both = set(shared.ids[i].tolist()) & set(shared.ids[j].tolist())
-        assert shared.travelling[i][place].tolist() == sorted(both)
-    assert len(shared.common) == 6
 
 
 def test_clients_that_share_nothing_have_nothing_that_travels() -> None:
     shared = Federation({"x": graph(ROWS), "y": graph([("d", "r", "e")])}).shared()
-    assert shared.common == {}
     assert [len(ids) for ids in shared.travelling.values()] == [0, 0]
+    assert [len(part) for part in shared.ownership] == [1, 0, 0]
+
+
+def test_ownership_lists_every_travelling_row_once_by_id(synthetic: Federation) -> None:
+    shared = synthetic.shared()
+    start, clients, rows = shared.ownership
+    listed = []
+    for first, last in pairwise(start.tolist()):
+        owners = list(zip(clients[first:last].tolist(), rows[first:last].tolist(), strict=True))
+        ids = {int(shared.travelling[shared.clients[client]][row]) for client, row in owners}
+        assert len(ids) == 1
+        assert owners == sorted(owners)
+        listed += ids
+        assert len(owners) == shared.owners[listed[-1]] > 1
+    assert listed == sorted(set(np.concatenate(list(shared.travelling.values())).tolist()))
 
 
 def test_merged_is_the_union_of_training_triples_and_all_names(synthetic: Federation) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pfedeg.federation import Rows, Shared
 from pfedeg.kernels import Absorb
 from pfedeg.rounds import select
+from pfedeg.shared import Rows, Shared
 from pfedeg.strategies.affinity import distance_weights, overlap_weights
 from pfedeg.strategies.baselines import FedE, Single
 from pfedeg.strategies.pfedeg import PFedEGPlus, PFedEGStar

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from pfedeg.errors import PfedegError as PfedegError
     from pfedeg.errors import RunError as RunError
     from pfedeg.federation import Federation as Federation
-    from pfedeg.federation import Rows as Rows
-    from pfedeg.federation import Shared as Shared
     from pfedeg.graph import KnowledgeGraph as KnowledgeGraph
     from pfedeg.kernels import Absorb as Absorb
     from pfedeg.prediction import Run as Run
+    from pfedeg.shared import Rows as Rows
+    from pfedeg.shared import Shared as Shared
     from pfedeg.training import Training as Training
     from pfedeg.training import train as train
 
@@ -24,10 +24,10 @@ _HOMES = {
     "InputError": "errors",
     "KnowledgeGraph": "graph",
     "PfedegError": "errors",
-    "Rows": "federation",
+    "Rows": "shared",
     "Run": "prediction",
     "RunError": "errors",
-    "Shared": "federation",
+    "Shared": "shared",
     "Training": "training",
     "train": "training",
 }

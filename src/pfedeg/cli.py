@@ -138,7 +138,6 @@ def train(
       pfedeg train fb15k-237-fed3.parquet --method pfedeg-star --rounds 100 --out runs/star --resume
     """
     from pfedeg.config import configure
-    from pfedeg.kernels import default_kernels
     from pfedeg.terminal import metrics_table, watch
     from pfedeg.training import Training
 
@@ -147,7 +146,7 @@ def train(
         say(f"note: {remark}")
     federation, source = read_federation(path, config.seed)
     out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
-    training = Training(federation, config, out=out, resume=resume, kernels=default_kernels(threads), source=source)
+    training = Training(federation, config, out=out, resume=resume, threads=threads, source=source)
     announce(federation, config, training)
     try:
         for _ in watch(training, console(stderr=True), config.method):

@@ -7,10 +7,10 @@ import numpy as np
 from pfedeg import randomness
 from pfedeg.errors import RunError
 from pfedeg.evaluation import Evaluator, Metrics
-from pfedeg.federation import ClientId, Mat, Rows
 from pfedeg.graph import Ids, KnowledgeGraph, Split
 from pfedeg.kernels import Absorb, Kernels, Knowledge, Local, Moments, Tables, positives
 from pfedeg.models import Model, start_rows
+from pfedeg.shared import ClientId, Mat, Rows
 
 
 class ClientState(NamedTuple):

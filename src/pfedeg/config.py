@@ -129,19 +129,19 @@ class Config:
             loss=self.loss,
         )
 
-    def build_strategy(self) -> Strategy:
-        """The method."""
+    def build_strategy(self, threads: int | None = None) -> Strategy:
+        """The method; its server's half runs on so many threads, by default on all cores."""
         if self.method in ("single", "collective"):
             return Single()
         if self.method == "fede":
-            return FedE()
+            return FedE(threads=threads)
         if self.method == "fedec":
             pooled = self.contrast == "pooled"
-            return FedE(Absorb(replace=True, contrast=self.mu, temperature=self.tau, pooled=pooled))
+            return FedE(Absorb(True, contrast=self.mu, temperature=self.tau, pooled=pooled), threads=threads)
         absorb = Absorb(replace=not self.method.endswith("-reg"), pull=self.beta or 0.0)
         if self.method in PLUS:
-            return PFedEGPlus(absorb, self.p, self.reduce)
-        return PFedEGStar(absorb, self.p)
+            return PFedEGPlus(absorb, self.p, self.reduce, threads=threads)
+        return PFedEGStar(absorb, self.p, threads=threads)
 
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {

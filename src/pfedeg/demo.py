@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pfedeg.config import configure
 from pfedeg.federation import Federation
-from pfedeg.kernels import default_kernels
 from pfedeg.terminal import affinity_table, comparison_table, duration, metrics_table, watch
 from pfedeg.training import Training
 
@@ -27,7 +26,6 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
 
     began = time.monotonic()
     federation = Federation.world()
-    kernels = default_kernels(threads)
     console.print(
         "Six organisations know different things about the same countries and cities (GeoNames, CC BY 4.0):",
         highlight=False,
@@ -49,7 +47,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             configure({"method": method}, "quick")[0],
             out=out / method,
             resume=True,
-            kernels=kernels,
+            threads=threads,
             source="world",
         )
         if training.result is not None:

@@ -1,4 +1,4 @@
-"""A federation: the clients' graphs, how their entities align, and what of that a server may know."""
+"""A federation: the clients' graphs, how they are read and written, and how their entities align."""
 
 import hashlib
 import hmac
@@ -8,13 +8,11 @@ import shutil
 import tempfile
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfedeg import randomness
 from pfedeg.errors import InputError, RunError
@@ -30,55 +28,7 @@ from pfedeg.graph import (
     split_graph,
     write_tsv,
 )
-
-ClientId = str
-Mat = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Embedding rows by aligned id: the only arrays that travel. An absent id means that nothing is known of it."""
-
-    ids: Ids  # sorted
-    values: Mat  # (len(ids), width)
-
-    @property
-    def nbytes(self) -> int:
-        """What it takes on a wire."""
-        return self.ids.nbytes + self.values.nbytes
-
-
-class Shared:
-    """All that a server may know of a federation: which client owns which aligned ids. No names, no triples."""
-
-    def __init__(self, ids: Mapping[ClientId, Ids]) -> None:
-        """`ids[c][row]` is the aligned id of local row `row` at client c (the paper's permutation P^c)."""
-        self.clients: tuple[ClientId, ...] = tuple(sorted(ids))
-        self.ids = {client: ids[client] for client in self.clients}
-
-    @cached_property
-    def owners(self) -> NDArray[np.int32]:
-        """How many clients own each aligned id (the column sums of the paper's existence matrix M)."""
-        size = max((int(ids.max()) + 1 for ids in self.ids.values() if len(ids)), default=0)
-        count = np.zeros(size, np.int32)
-        for ids in self.ids.values():
-            count[ids] += 1
-        return count
-
-    @cached_property
-    def travelling(self) -> Mapping[ClientId, Ids]:
-        """The sorted ids of each client that another client owns too: only their rows travel."""
-        return {client: np.sort(ids[self.owners[ids] > 1]) for client, ids in self.ids.items()}
-
-    @cached_property
-    def common(self) -> Mapping[tuple[ClientId, ClientId], Ids]:
-        """For every ordered pair (i, j) that shares ids: where they stand among i's travelling ids."""
-        places = {}
-        for i, mine in self.travelling.items():
-            for j, theirs in self.travelling.items():
-                if i != j and len(place := np.flatnonzero(np.isin(mine, theirs, assume_unique=True))):
-                    places[i, j] = place.astype(np.int32)
-        return places
+from pfedeg.shared import ClientId, Shared
 
 
 class Federation:
@@ -125,9 +75,10 @@ class Federation:
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
         """Aligned ids: positions in the sorted list of all clients' tokens."""
         names = {c: g.entities if kind == "entity" else g.relations for c, g in self.graphs.items()}
-        tokens = {name: token(name, secret) for part in names.values() for name in part}
-        position = {token: i for i, token in enumerate(sorted(tokens.values()))}
-        return Shared({c: np.array([position[tokens[name]] for name in part], np.int32) for c, part in names.items()})
+        tokens = {name: token(name, secret) for name in set().union(*names.values())}
+        position = {token: i for i, token in enumerate(sorted(set(tokens.values())))}
+        aligned = {name: position[token] for name, token in tokens.items()}
+        return Shared({c: np.array([aligned[name] for name in part], np.int32) for c, part in names.items()})
 
     def merged(self) -> KnowledgeGraph:
         """One graph with the union of all training triples (and every entity), for Collective."""

@@ -11,10 +11,10 @@ import numpy as np
 from pfedeg.config import Config, suggest
 from pfedeg.errors import InputError
 from pfedeg.evaluation import Evaluator, Metrics
-from pfedeg.federation import ClientId
 from pfedeg.graph import SPLITS, KnowledgeGraph, Side, Split, normal
 from pfedeg.kernels import Kernels, Tables, default_kernels
 from pfedeg.models import Model
+from pfedeg.shared import ClientId
 from pfedeg.store import RunFolder
 
 

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from pfedeg import randomness
 from pfedeg.evaluation import Metrics
-from pfedeg.federation import ClientId, Rows, Shared
 from pfedeg.graph import Split
+from pfedeg.shared import ClientId, Rows, Shared
 from pfedeg.strategies import State, Strategy
 from pfedeg.strategies.affinity import Weights
 

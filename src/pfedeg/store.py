@@ -16,9 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from pfedeg.errors import InputError, RunError
-from pfedeg.federation import ClientId, create_folder, safe_name
+from pfedeg.federation import create_folder, safe_name
 from pfedeg.graph import SPLITS, KnowledgeGraph
 from pfedeg.kernels import Tables
+from pfedeg.shared import ClientId
 
 Arrays = dict[str, NDArray[Any]]
 CHECKPOINT = "checkpoint.safetensors"

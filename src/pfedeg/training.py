@@ -14,11 +14,12 @@ from pfedeg.client import Client, ClientState
 from pfedeg.config import Config, suggest
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.evaluation import Metrics, weighted
-from pfedeg.federation import ClientId, Federation, Shared, check_free
+from pfedeg.federation import Federation, check_free
 from pfedeg.graph import Split, normal
 from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
 from pfedeg.prediction import Prediction, predict
 from pfedeg.rounds import Round, run
+from pfedeg.shared import ClientId, Shared
 from pfedeg.store import Arrays, RunFolder, provenance
 from pfedeg.strategies import State, Strategy
 from pfedeg.strategies.affinity import Weights
@@ -54,6 +55,7 @@ class Training:
         resume: bool = False,
         strategy: Strategy | None = None,
         kernels: Kernels | None = None,
+        threads: int | None = None,
         source: str = "",
     ) -> None:
         """`strategy` takes the place of the one that the config names; `source` says where the data came from."""
@@ -62,16 +64,17 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self.tables: dict[ClientId, Tables] = {}
         self.result: dict[str, Any] | None = None
-        self._strategy = strategy or self.config.build_strategy()
-        self._kernels = kernels or default_kernels()
+        self._strategy = strategy or self.config.build_strategy(threads)
+        self._kernels = kernels or default_kernels(threads)
         self._folder = RunFolder(Path(out)) if out else None
         self._progress = Progress()
         self._state: State | None = None
-        warn_about(federation, self.config.method)
+        shared = federation.shared()
+        warn_about(federation, shared, self.config.method)
         about = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
         origin = provenance(federation.fingerprint, source, self.config.seed) | about
         saved = self._enter(origin, resume)
-        self._shared, self._transport = self._assemble(saved)
+        self._shared, self._transport = self._assemble(saved, shared)
         if self._folder is not None and not self._folder.exists():
             self._folder.create(self.config.as_dict(), origin, federation.graphs)
         self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
@@ -259,9 +262,8 @@ class Training:
                 text = f"holds a run with {name} = {settings.get(name)}, not {value}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
 
-    def _assemble(self, saved: tuple[Arrays, dict[str, Any]] | None) -> tuple[Shared, Local]:
+    def _assemble(self, saved: tuple[Arrays, dict[str, Any]] | None, shared: Shared) -> tuple[Shared, Local]:
         """The clients, and the way to them."""
-        shared = self.federation.shared()
         graphs = self.federation.graphs
         clients = {name: self._client(name, graphs[name], shared) for name in graphs}
         pool = None
@@ -354,8 +356,7 @@ def train(
 ) -> Training:
     """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
     config = Config(method=method, model=model, **settings)
-    kernels = default_kernels(threads)
-    return Training(federation, config, out=out, resume=resume, strategy=strategy, kernels=kernels).run()
+    return Training(federation, config, out=out, resume=resume, strategy=strategy, threads=threads).run()
 
 
 def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
@@ -370,7 +371,7 @@ def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[Clien
     return {i: {j: float(w) for j, w in zip(names, row, strict=True)} for i, row in zip(names, weights, strict=True)}
 
 
-def warn_about(federation: Federation, method: str) -> None:
+def warn_about(federation: Federation, shared: Shared, method: str) -> None:
     """Tell what about the data will limit the run."""
     graphs = federation.graphs
     for name, graph in graphs.items():
@@ -382,10 +383,9 @@ def warn_about(federation: Federation, method: str) -> None:
         warnings.warn("no client has valid triples: no early stopping, the last tables are kept", DataWarning, 3)
     if method in ("single", "collective"):
         return
-    shared = federation.shared()
     if len(graphs) == 1:
         warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)
-    elif not shared.common:
+    elif not any(len(ids) for ids in shared.travelling.values()):
         warnings.warn("the clients share no entities: nobody can learn from anybody", DataWarning, 3)
     else:
         lonely = [name for name, ids in shared.travelling.items() if not len(ids)]

@@ -183,5 +183,9 @@ def default_kernels(threads: int | None = None) -> Kernels:
     """The compiled kernels, by default on all cores that this process may use. Compiled code is imported only here."""
     from pfedeg.kernels.crew import FusedCrew
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return FusedCrew(threads or cores or 1)
+    return FusedCrew(threads or cores())
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1

@@ -5,8 +5,8 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from pfedeg.federation import ClientId, Rows, Shared
 from pfedeg.kernels import Absorb
+from pfedeg.shared import ClientId, Rows, Shared
 
 State = Mapping[str, NDArray[Any]]
 

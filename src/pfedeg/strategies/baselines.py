@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from pfedeg.federation import ClientId, Rows, Shared
 from pfedeg.kernels import Absorb
+from pfedeg.shared import ClientId, Rows, Shared
 from pfedeg.strategies import State
 from pfedeg.strategies.affinity import mean
 
@@ -39,6 +39,7 @@ class FedE:
     """The plain mean over owners, from which clients start (Chen et al. 2021); FedEC by its `absorb` (2022)."""
 
     absorb: Absorb = START
+    threads: int | None = None  # of the server; by default all cores
     shares: Literal["entity"] = "entity"
 
     def init(self, shared: Shared) -> State:
@@ -49,4 +50,4 @@ class FedE:
         self, state: State, shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Rows]]:
         """The mean of the uploads."""
-        return state, mean(shared, latest, selected)
+        return state, mean(shared, latest, selected, self.threads)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pfedeg.federation import ClientId, Rows, Shared
 from pfedeg.kernels import Absorb
+from pfedeg.shared import ClientId, Rows, Shared
 from pfedeg.strategies import State
 from pfedeg.strategies.affinity import distance_weights, mix, overlap_weights
 
@@ -16,17 +16,18 @@ class PFedEGStar:
 
     absorb: Absorb
     p: float = 0.5
+    threads: int | None = None  # of the server; by default all cores
     shares: Literal["entity"] = "entity"
 
     def init(self, shared: Shared) -> State:
         """The weights stay the same in every round."""
-        return {"weights": overlap_weights(shared)}
+        return {"weights": overlap_weights(shared, self.threads)}
 
     def aggregate(
         self, state: State, shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Rows]]:
         """Mix the uploads by W."""
-        return state, mix(shared, latest, state["weights"], self.p, selected)
+        return state, mix(shared, latest, state["weights"], self.p, selected, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class PFedEGPlus:
     absorb: Absorb
     p: float = 0.5
     reduce: Literal["sum", "mean"] = "sum"
+    threads: int | None = None  # of the server; by default all cores
     shares: Literal["entity"] = "entity"
 
     def init(self, shared: Shared) -> State:
@@ -46,5 +48,5 @@ class PFedEGPlus:
         self, state: State, shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Rows]]:
         """New weights W, then mix the uploads by them."""
-        weights = distance_weights(shared, latest, self.reduce)
-        return {"weights": weights}, mix(shared, latest, weights, self.p, selected)
+        weights = distance_weights(shared, latest, self.reduce, self.threads)
+        return {"weights": weights}, mix(shared, latest, weights, self.p, selected, self.threads)
