@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from pfedeg.federation import ClientId
 from pfedeg.kernels import Crew, Kernels, Solo
+from pfedeg.shared import ClientId
 
 # The share of a client's training that several threads inside it do no faster than one: measured on two cores as 12 to
 # 39 %, more for small clients.
