@@ -132,3 +132,40 @@ def test_no_process_gets_code_that_another_compiled_for_other_types(start, tmp_p
     said(start("float"))
     index.write_bytes(of_first)  # … and the first writes it last
     assert said(start("int")) == "[6] 0 compiled, kept"
+
+
+TRAIN = """
+import hashlib
+import numpy as np
+from pfedeg.graph import KnowledgeGraph
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Tables, positives
+from pfedeg.kernels.fused import Fused
+from pfedeg.kernels.passes import train
+from pfedeg.models import MODELS, start_rows
+
+graph = KnowledgeGraph.from_names([(f"e{i * i % 97}", f"r{i % 3}", f"e{(i * i + 5 * i) % 89}") for i in range(90)])
+model = MODELS["complex"](36)
+tables = Tables(
+    start_rows(model, model.entity_width, 1, np.arange(len(graph.entities))),
+    start_rows(model, model.relation_width, 2, np.arange(len(graph.relations))),
+)
+knowledge = Knowledge(tables.entity + np.float32(0.1), tables.entity[:0])
+local = Local(epochs=9, batch=32, negatives=50, lr=0.01)
+moments = Moments.zeros(tables)
+Fused(1).train(model, local, Absorb(pull=0.1), tables, moments, knowledge, positives(graph), 5)
+print(hashlib.sha256(b"".join(array.tobytes() for array in (*tables, *moments))).hexdigest())
+print(sum(train.stats.cache_misses.values()))
+"""
+
+
+def test_the_process_that_compiles_computes_the_same_bits_as_those_that_load(tmp_path):
+    (tmp_path / "program.py").write_text(TRAIN)
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    outputs = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+        for _ in range(2)
+    ]
+    assert [compiled for _, compiled in outputs] == ["1", "0"]
+    assert outputs[0][0] == outputs[1][0]
