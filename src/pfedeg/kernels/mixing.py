@@ -9,13 +9,14 @@ import math
 
 import numpy as np
 
-from pfedeg.kernels.jit import STOP, jit, kernel, take
+from pfedeg.kernels.dots import all_dots, dot, four_dots
+from pfedeg.kernels.jit import STOP, inline, jit, kernel, take
 from pfedeg.kernels.memory import LANE, address_of, fetch, row_at, stream
 
 IDS = 64  # that a thread takes at a time
 AHEAD = 8  # owners whose rows are fetched in advance: where clients are many, no row follows the one before
 AHEAD_IDS = 3  # ids whose weights are fetched in advance
-TILE = 16  # rows that stay in the first cache while all others are compared with them
+TILE = 16  # rows that stay in the first cache while all before them are compared with them
 
 
 @kernel
@@ -45,30 +46,58 @@ def relate(thread, threads, sync, owners, uploads, width, scale, inverses, cosin
             _fetch_entries(address_of(table), owners, k, len(uploads))
             for a in range(begin, end):
                 _fetch_ahead(uploads, owners, a, width)
-                row = _at(uploads, owners, a, width)
-                inverse[a - begin] = _inverse_length(_dot(row, row, width))
-            for tile in range(begin, end, TILE):
-                stop = min(tile + TILE, end)
-                for a in range(begin, stop):
-                    own, low = _at(uploads, owners, a, width), max(a + 1, tile)
-                    b = low
-                    while b + 4 <= stop:
-                        cosine[b - tile], cosine[b + 1 - tile], cosine[b + 2 - tile], cosine[b + 3 - tile] = _dots(
-                            own,
-                            _at(uploads, owners, b, width),
-                            _at(uploads, owners, b + 1, width),
-                            _at(uploads, owners, b + 2, width),
-                            _at(uploads, owners, b + 3, width),
-                            width,
-                        )
-                        b += 4
-                    while b < stop:
-                        cosine[b - tile] = _dot(own, _at(uploads, owners, b, width), width)
-                        b += 1
-                    i = len(uploads) * owners.client[a]
-                    for b in range(low, stop):
-                        x = cosine[b - tile] * inverse[a - begin] * inverse[b - begin]
-                        table[i + owners.client[b]] += np.int64(math.exp(x) * scale + 0.5)
+            if end - begin <= 4:
+                _relate_few(owners, begin, end, uploads, width, scale, inverse, table)
+            else:
+                _relate_many(owners, begin, end, uploads, width, scale, inverse, cosine, table)
+
+
+@inline
+def _relate_few(owners, begin, end, uploads, width, scale, inverse, table):
+    """Up to four owners: all products in one walk through the rows."""
+    last = end - 1
+    a, b = _at(uploads, owners, begin, width), _at(uploads, owners, min(begin + 1, last), width)
+    c, d = _at(uploads, owners, min(begin + 2, last), width), _at(uploads, owners, last, width)
+    products = all_dots(a, b, c, d, width)
+    place = 0
+    for i in range(end - begin):
+        inverse[i] = _inverse_length(products[place])
+        place += 4 - i
+    for i in range(end - begin):
+        for j in range(i + 1, end - begin):
+            x = products[4 * i - i * (i + 1) // 2 + j] * inverse[i] * inverse[j]
+            entry = len(uploads) * owners.client[begin + i] + owners.client[begin + j]
+            table[entry] += np.int64(math.exp(x) * scale + 0.5)
+
+
+@inline
+def _relate_many(owners, begin, end, uploads, width, scale, inverse, cosine, table):
+    """More owners: a tile of them stays in the first cache while all before it are compared with it."""
+    for a in range(begin, end):
+        row = _at(uploads, owners, a, width)
+        inverse[a - begin] = _inverse_length(dot(row, row, width))
+    for tile in range(begin, end, TILE):
+        stop = min(tile + TILE, end)
+        for a in range(begin, stop):
+            own, low = _at(uploads, owners, a, width), max(a + 1, tile)
+            b = low
+            while b + 4 <= stop:
+                cosine[b - tile], cosine[b + 1 - tile], cosine[b + 2 - tile], cosine[b + 3 - tile] = four_dots(
+                    own,
+                    _at(uploads, owners, b, width),
+                    _at(uploads, owners, b + 1, width),
+                    _at(uploads, owners, b + 2, width),
+                    _at(uploads, owners, b + 3, width),
+                    width,
+                )
+                b += 4
+            while b < stop:
+                cosine[b - tile] = dot(own, _at(uploads, owners, b, width), width)
+                b += 1
+            i = len(uploads) * owners.client[a]
+            for b in range(low, stop):
+                x = cosine[b - tile] * inverse[a - begin] * inverse[b - begin]
+                table[i + owners.client[b]] += np.int64(math.exp(x) * scale + 0.5)
 
 
 @kernel
@@ -144,28 +173,6 @@ def _next(sync, owners):
 def _inverse_length(square):
     """0 for a row without a direction, zero or infinite: its cosine with all others is 0."""
     return 1.0 / math.sqrt(square) if 0.0 < square < np.inf else 0.0
-
-
-@jit
-def _dot(a, b, width):
-    a, b = row_at(a, width), row_at(b, width)
-    total = 0.0
-    for w in range(width):
-        total += np.float64(a[w]) * np.float64(b[w])
-    return total
-
-
-@jit
-def _dots(a, b, c, d, e, width):
-    a, b, c, d, e = row_at(a, width), row_at(b, width), row_at(c, width), row_at(d, width), row_at(e, width)
-    ab = ac = ad = ae = 0.0
-    for w in range(width):
-        x = np.float64(a[w])
-        ab += x * np.float64(b[w])
-        ac += x * np.float64(c[w])
-        ad += x * np.float64(d[w])
-        ae += x * np.float64(e[w])
-    return ab, ac, ad, ae
 
 
 @jit
