@@ -50,7 +50,7 @@ def missing() -> str:
     os.environ["PYTHONWARNINGS"] = "ignore"  # of its workers: it uses what is deprecated today
     warnings.simplefilter("ignore")
     try:
-        import torchbiggraph.train  # noqa: F401
+        import torchbiggraph.train  # noqa: F401 (whether it can be imported is the question)
     except ImportError as error:
         return f"PyTorch-BigGraph is left out: {error}"
     return ""

@@ -155,7 +155,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         seconds = best_of(repeats, update)
         out = affinity.new_rows(len(owners.client), WIDTH)
         out[:] = 0
-        ready = best_of(repeats, lambda name=name, out=out: at_hand[name](out))  # type: ignore[misc]
+        ready = best_of(repeats, lambda name=name, out=out: at_hand[name](out))  # type: ignore[misc]  # mypy infers no lambda with defaults
         del out
         result[name] = {"seconds": seconds, "at_hand": ready, "bytes": PASSES[name] * size, "extra_bytes": extra}
     if case.clients <= 30 and case.ids <= 250_000:
