@@ -63,7 +63,7 @@ class Ours:
         """One epoch over the first `triples` triples."""
         local = Local(epochs=1, batch=BATCH, negatives=negatives, sampling=sampling, chunk=CHUNK)
         tables = self.tables.copy()
-        moments, known = Moments.zeros(tables), self.tables.entity.copy()
+        moments, known = Moments.zeros(tables), self.tables.copy().entity
         part = Positives(self.positives.triples[:triples], self.positives.group[:triples], *self.positives[2:])
         knowledge = Knowledge(known, known[:0])
 

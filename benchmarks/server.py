@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfedeg import lines
 from pfedeg.kernels import Absorb, cores
 from pfedeg.shared import Mat, Rows, Shared
 from pfedeg.strategies import State, Strategy, affinity, reference
@@ -153,7 +154,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         if name == "plus":  # the weights come first; their tables are gone when rows are made
             extra = max(extra, extra_memory(weigh))
         seconds = best_of(repeats, update)
-        out = affinity.new_rows(len(owners.client), WIDTH)
+        out = lines.empty((len(owners.client), WIDTH), np.float32)
         out[:] = 0
         ready = best_of(repeats, lambda name=name, out=out: at_hand[name](out))  # type: ignore[misc]  # mypy infers no lambda with defaults
         del out

@@ -84,10 +84,10 @@ class Client:
 
     def absorbed(self, tables: Tables, download: Rows) -> Tables:
         """The tables with the received rows in place; rows that did not travel stay."""
-        entity = tables.entity.copy()
+        result = tables.copy()
         if len(download.ids):
-            entity[self._rows[np.searchsorted(self._travelling, download.ids)]] = download.values
-        return Tables(entity, tables.relation.copy())
+            result.entity[self._rows[np.searchsorted(self._travelling, download.ids)]] = download.values
+        return result
 
     def upload(self, state: ClientState) -> Rows:
         """The rows of entities that another client owns too."""

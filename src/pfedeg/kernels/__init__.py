@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg import randomness
+from pfedeg import lines, randomness
 from pfedeg.graph import Ids, KnowledgeGraph, Known
 from pfedeg.models import Mat, Model
 
@@ -52,7 +52,7 @@ class Tables(NamedTuple):
 
     def copy(self) -> "Tables":
         """Tables of one's own."""
-        return Tables(self.entity.copy(), self.relation.copy())
+        return Tables(lines.copy(self.entity), lines.copy(self.relation))
 
 
 class Moments(NamedTuple):
@@ -67,14 +67,13 @@ class Moments(NamedTuple):
     @classmethod
     def zeros(cls, tables: Tables) -> "Moments":
         """Moments at the start."""
-        zeros = np.zeros_like
-        entity, relation = tables
-        return cls(zeros(entity), zeros(entity), zeros(relation), zeros(relation), np.zeros(1, np.int64))
+        tables_twice = (tables.entity, tables.entity, tables.relation, tables.relation)
+        return cls(*(lines.zeros(table.shape, table.dtype) for table in tables_twice), np.zeros(1, np.int64))
 
     def copy(self) -> "Moments":
         """Moments of one's own."""
         first, second, third, fourth, steps = self
-        return Moments(first.copy(), second.copy(), third.copy(), fourth.copy(), steps.copy())
+        return Moments(*(lines.copy(table) for table in (first, second, third, fourth)), steps.copy())
 
 
 class Knowledge(NamedTuple):

@@ -7,7 +7,7 @@ from pfedeg import randomness
 from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
-from pfedeg.kernels.scratch import make_contrast, make_scratch, make_settings, narrow, widen
+from pfedeg.kernels.scratch import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
 from pfedeg.kernels.vectors import LANES
 from pfedeg.models import Mat, Model
 
@@ -42,7 +42,9 @@ class Fused:
         known = Knowledge(*(widen(rows, dim) for rows in knowledge))
         entity1, entity2, relation1, relation2 = (widen(array, dim) for array in moments[:4])
         worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
+        done, steps = int(moments.steps[0]), local.epochs * -(-n // local.batch)
         scratch = make_scratch(settings, chunk, wide, min(local.batch, n), self._team.size)
+        scratch.steps[:] = 0 if done else -1
         arguments = (
             model,
             settings,
@@ -54,12 +56,13 @@ class Fused:
             positives,
             orders,
             negative_keys,
+            make_rates(local, done, steps),
             scratch,
         )
         self._team.run(passes.train, *arguments)
         for changed, kept in zip((*wide, *worked[:4]), (*tables, *moments[:4]), strict=True):
             narrow(changed, dim, kept)
-        moments.steps[0] += local.epochs * -(-n // local.batch)
+        moments.steps[0] += steps
         return float(scratch.total[0]) / (n * local.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:

@@ -1,10 +1,12 @@
 """What the compiled training passes work with: their settings, and their memory for one batch."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedeg import lines
 from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Local, Tables
 from pfedeg.kernels.vectors import LANES
@@ -20,11 +22,12 @@ class Settings(NamedTuple):
     negatives: int
     mean: bool
     alpha: np.float32
-    lr: float
     beta1: float
     beta2: float
     epsilon: np.float32
     pull: float
+    rest: bool  # whether rows that a batch does not touch may wait
+    horizon: int  # steps after which a first moment has faded to nothing
 
 
 class Contrast(NamedTuple):
@@ -43,14 +46,14 @@ class Scratch(NamedTuple):
 
     query: Mat  # (batch + 1, width) q of every positive, and one that is zero
     ids: Ids  # (groups, negatives)
-    weight: Mat  # (batch + 1, negatives) ∂L/∂s of each positive's negatives, and 0
+    weight: Mat  # (batch + 1, negatives) scores of each positive's negatives, then ∂L/∂s, and 0
     tail_weight: Mat  # (batch,) ∂L/∂s of each positive
     tails: Ids  # (threads, LANES) a positive's tail, to be compared as negatives are
-    mask: Mat  # (threads, group, negatives) 0, or −∞ for what does not count
-    free: Ids  # (threads, group) how many do count
-    state: Mat  # (threads, group, 3 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
+    free: Ids  # (batch,) how many negatives count
+    state: Mat  # (threads, 3 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
     by_query: Mat  # (threads, group, width) ∂L/∂q, groups filled up to fours
     by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
+    panel: Mat  # (threads, negatives + group, 2 · LANES) some columns of a group's rows, side by side
     by_relation: Mat  # (batch, relation width)
     gradient: Mat  # ready gradients of entity rows: heads, then (shared) each group's negatives
     head: Ids  # (entities,) first ready gradient of an entity, −1 if none
@@ -59,6 +62,8 @@ class Scratch(NamedTuple):
     end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
     source: Ids  # sorted pairs: the positive
     sorted_weight: Mat  # sorted pairs: ∂L/∂s
+    touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads
+    steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
     marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each entity of a set
     relation_sum: Mat  # (relations, relation width)
     relation: Mat  # (relations, width) the relations as prepared for composing
@@ -73,9 +78,9 @@ def widen(rows: Mat, dim: int) -> Mat:
     if dim % LANES == 0:
         return np.ascontiguousarray(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    return np.pad(parts, ((0, 0), (0, 0), (0, -dim % LANES))).reshape(
-        len(rows), rows.shape[1] // dim * (dim + -dim % LANES)
-    )
+    wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % LANES), np.float32)
+    wide[:, :, :dim] = parts
+    return wide.reshape(len(rows), wide.shape[1] * wide.shape[2])
 
 
 def narrow(wide: Mat, dim: int, rows: Mat) -> None:
@@ -92,12 +97,21 @@ def make_settings(local: Local, absorb: Absorb) -> Settings:
         local.negatives,
         local.loss == "mean",
         np.float32(local.alpha),
-        local.lr,
         local.beta1,
         local.beta2,
         np.float32(local.epsilon),
         absorb.pull,
+        absorb.pull == 0 and absorb.contrast == 0,
+        math.ceil(-32 / math.log2(local.beta1)) if local.beta1 > 0 else 0,
     )
+
+
+def make_rates(local: Local, done: int, steps: int) -> Mat:
+    """For step n = 1, 2, … of this call, the t-th in all: lr / (1 − β₁ᵗ), 1 / √(1 − β₂ᵗ), β₁ⁿ, √β₂ⁿ."""
+    n = np.arange(1, steps + 1)
+    t = done + n
+    rate, unbias = local.lr / (1 - local.beta1**t), 1 / np.sqrt(1 - local.beta2**t)
+    return np.stack([rate, unbias, local.beta1**n, local.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
 def make_contrast(absorb: Absorb) -> Contrast | None:
@@ -115,7 +129,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
     pairs = batch if chunk else batch * (1 + s.negatives)
 
     def floats(*shape: int) -> Mat:
-        return np.zeros(shape, np.float32)
+        return lines.zeros(shape, np.float32)
 
     def ids(*shape: int) -> Ids:
         return np.zeros(shape, np.int32)
@@ -126,11 +140,11 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         weight=floats(batch + 1, negatives),
         tail_weight=floats(batch),
         tails=ids(threads, LANES),
-        mask=floats(threads, members, negatives),
-        free=ids(threads, members),
-        state=floats(threads, members, 3 * LANES),
+        free=ids(batch),
+        state=floats(threads, 3 * LANES),
         by_query=floats(threads, members + -members % 4, width),
         by_row=floats(threads, min(ROWS, -(-entities // (8 * threads))), width),
+        panel=floats(threads, negatives + members if chunk else 0, 2 * LANES),
         by_relation=floats(batch, tables.relation.shape[1]),
         gradient=floats(ready, width),
         head=np.full(entities, -1, np.int32),
@@ -139,6 +153,8 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         end=np.zeros(entities + 1, np.int64),
         source=ids(pairs),
         sorted_weight=floats(pairs),
+        touched=np.zeros(entities, np.bool_),
+        steps=ids(entities),
         marks=np.zeros((threads, (entities + 63) // 64), np.uint64),
         relation_sum=floats(*tables.relation.shape),
         relation=floats(len(tables.relation), width),

@@ -18,10 +18,11 @@ import numpy as np
 from numba.extending import overload
 
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.vectors import LANES, fill, fma, inverse_root, load, magnitude, signed, store, totals
+from pfedeg.kernels.vectors import LANES, clear, fill, fma, inverse_root, load, magnitude, signed, store, totals
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
 ZERO = np.float32(0.0)
+QUERIES = 8  # queries that stay close while all of a group's negatives meet them
 
 
 def prepare(model, r, prepared):
@@ -47,11 +48,15 @@ def gather(model, q, table, rows, weights, g):
     """
 
 
-def exchange(model, query, i, table, ids, j, weight, by_query, slot, by_row, place):
-    """For queries i[0] … i[3] and rows ids[j] … ids[j + 3], add all shares weight[i, j] · ∂s to both gradients.
+def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """For queries begin … end − 1 and rows ids[·], add all shares weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
 
-    by_query[slot … slot + 3] are those of the queries, by_row[place … place + 3] those of the rows.
+    by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.
     """
+
+
+def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
+    """For queries i[0] … i[3] and rows ids[j] … ids[j + 3], add all shares weight[i, j] · ∂s to both gradients."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -245,13 +250,13 @@ def _gather_product(model, q, table, rows, weights, g):
         store(g, k, fma(wd, load(d, k), fma(wc, load(c, k), first)))
 
 
-@implement(exchange, TransE)
-def _exchange_distance(model, query, i, table, ids, j, weight, by_query, slot, by_row, place):
+@implement(swap, TransE)
+def _swap_distance(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     qa, qb, qc, qd = query[i[0]], query[i[1]], query[i[2]], query[i[3]]
     wa, wb, wc, wd = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]]
     ga, gb, gc, gd = by_query[slot], by_query[slot + 1], by_query[slot + 2], by_query[slot + 3]
     e, f, g, h = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    by_e, by_f, by_g, by_h = by_row[place], by_row[place + 1], by_row[place + 2], by_row[place + 3]
+    by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for k in range(0, query.shape[1], LANES):
         a, b, c, d = load(qa, k), load(qb, k), load(qc, k), load(qd, k)
         sa, sb, sc, sd = load(ga, k), load(gb, k), load(gc, k), load(gd, k)
@@ -275,40 +280,11 @@ def _meet_distance(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd
     return sa - ta, sb - tb, sc - tc, sd - td
 
 
-@implement(exchange, ComplEx, DistMult)
-def _exchange_product(model, query, i, table, ids, j, weight, by_query, slot, by_row, place):
-    qa, qb, qc, qd = query[i[0]], query[i[1]], query[i[2]], query[i[3]]
-    wa, wb, wc, wd = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]]
-    ga, gb, gc, gd = by_query[slot], by_query[slot + 1], by_query[slot + 2], by_query[slot + 3]
-    e, f, g, h = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    by_e, by_f, by_g, by_h = by_row[place], by_row[place + 1], by_row[place + 2], by_row[place + 3]
-    for k in range(0, query.shape[1], LANES):
-        a, b, c, d = load(qa, k), load(qb, k), load(qc, k), load(qd, k)
-        sa, sb, sc, sd = load(ga, k), load(gb, k), load(gc, k), load(gd, k)
-        sa, sb, sc, sd = _meet_product(e, by_e, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd)
-        sa, sb, sc, sd = _meet_product(f, by_f, j + 1, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd)
-        sa, sb, sc, sd = _meet_product(g, by_g, j + 2, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd)
-        sa, sb, sc, sd = _meet_product(h, by_h, j + 3, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd)
-        store(ga, k, sa)
-        store(gb, k, sb)
-        store(gc, k, sc)
-        store(gd, k, sd)
-
-
-@jit
-def _meet_product(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd):
-    """Eight columns of one row and four queries: the row's gradient is stored, the queries' are returned."""
-    x = load(row, k)
-    va, vb, vc, vd = fill(wa[j]), fill(wb[j]), fill(wc[j]), fill(wd[j])
-    store(by_row, k, fma(vd, d, fma(vc, c, fma(vb, b, fma(va, a, load(by_row, k))))))
-    return fma(va, x, sa), fma(vb, x, sb), fma(vc, x, sc), fma(vd, x, sd)
-
-
-@implement(exchange, RotatE)
-def _exchange_modulus(model, query, i, table, ids, j, weight, by_query, slot, by_row, place):
+@implement(swap, RotatE)
+def _swap_modulus(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     m = query.shape[1] // 2
     e, f, g, h = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    by_e, by_f, by_g, by_h = by_row[place], by_row[place + 1], by_row[place + 2], by_row[place + 3]
+    by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for n in range(0, 4, 2):
         qa, qb, wa, wb = query[i[n]], query[i[n + 1]], weight[i[n]], weight[i[n + 1]]
         ga, gb = by_query[slot + n], by_query[slot + n + 1]
@@ -337,3 +313,76 @@ def _meet_modulus(row, by_row, j, k, m, a, b, wa, wb, s):
     store(by_row, k, fma(zero - tb, b_re, fma(zero - ta, a_re, load(by_row, k))))
     store(by_row, m + k, fma(zero - tb, b_im, fma(zero - ta, a_im, load(by_row, m + k))))
     return fma(ta, a_re, s[0]), fma(ta, a_im, s[1]), fma(tb, b_re, s[2]), fma(tb, b_im, s[3])
+
+
+@implement(exchange, TransE, RotatE)
+def _exchange_distances(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    for j in range(len(ids)):
+        clear(by_row[j])
+    for first in range(begin, end, QUERIES):
+        for j in range(0, len(ids), 4):
+            for i in range(first, min(first + QUERIES, end), 4):
+                swap(model, query, _four(i, end, len(query) - 1), table, ids, j, weight, by_query, i - begin, by_row)
+
+
+@jit
+def _four(i, end, none):
+    """Four queries from i on; one without weight fills up the last four."""
+    return i, i + 1 if i + 1 < end else none, i + 2 if i + 2 < end else none, i + 3 if i + 3 < end else none
+
+
+@implement(exchange, ComplEx, DistMult)
+def _exchange_products(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """∂/∂q = W · rows and ∂/∂rows = Wᵀ · q: matrix products, sixteen columns at a time, which lie side by side."""
+    n, width = len(ids), query.shape[1]
+    rows, queries = panel[:n], panel[n : n + end - begin]
+    for k in range(0, width, 2 * LANES):
+        l = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
+        for j in range(n):
+            store(rows[j], 0, load(table[ids[j]], k))
+            store(rows[j], LANES, load(table[ids[j]], l))
+        for i in range(begin, end):
+            store(queries[i - begin], 0, load(query[i], k))
+            store(queries[i - begin], LANES, load(query[i], l))
+        for i in range(begin, end, 4):
+            a, b, c, d = _four(i, end, len(query) - 1)
+            _by_queries(rows, weight[a], weight[b], weight[c], weight[d], by_query[i - begin : i - begin + 4], k, l)
+        for j in range(0, n, 4):
+            _by_rows(queries, weight[begin:end], j, by_row[j : j + 4], k, l)
+
+
+@jit
+def _by_queries(rows, wa, wb, wc, wd, g, k, l):
+    """Columns k … and l … of the gradients of four queries."""
+    a, b, c, d = load(g[0], k), load(g[1], k), load(g[2], k), load(g[3], k)
+    e, f, g_, h = load(g[0], l), load(g[1], l), load(g[2], l), load(g[3], l)
+    for j in range(len(rows)):
+        x, y = load(rows[j], 0), load(rows[j], LANES)
+        a, e = fma(fill(wa[j]), x, a), fma(fill(wa[j]), y, e)
+        b, f = fma(fill(wb[j]), x, b), fma(fill(wb[j]), y, f)
+        c, g_ = fma(fill(wc[j]), x, c), fma(fill(wc[j]), y, g_)
+        d, h = fma(fill(wd[j]), x, d), fma(fill(wd[j]), y, h)
+    _store_four(g, k, a, b, c, d)
+    _store_four(g, l, e, f, g_, h)
+
+
+@jit
+def _by_rows(queries, weight, j, g, k, l):
+    """Columns k … and l … of the gradients of four rows."""
+    a = b = c = d = e = f = g_ = h = fill(ZERO)
+    for i in range(len(queries)):
+        w, x, y = weight[i], load(queries[i], 0), load(queries[i], LANES)
+        a, e = fma(fill(w[j]), x, a), fma(fill(w[j]), y, e)
+        b, f = fma(fill(w[j + 1]), x, b), fma(fill(w[j + 1]), y, f)
+        c, g_ = fma(fill(w[j + 2]), x, c), fma(fill(w[j + 2]), y, g_)
+        d, h = fma(fill(w[j + 3]), x, d), fma(fill(w[j + 3]), y, h)
+    _store_four(g, k, a, b, c, d)
+    _store_four(g, l, e, f, g_, h)
+
+
+@jit
+def _store_four(g, k, a, b, c, d):
+    store(g[0], k, a)
+    store(g[1], k, b)
+    store(g[2], k, c)
+    store(g[3], k, d)

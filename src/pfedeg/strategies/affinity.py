@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedeg import lines
 from pfedeg.kernels import cores
 from pfedeg.shared import ClientId, Mat, Rows, Shared
 
@@ -106,13 +107,6 @@ def mean(
     return _rows(mixing.mean, shared, latest, selected, out, team, totals)
 
 
-def new_rows(number: int, width: int) -> Mat:
-    """Memory for rows that begins with a line of the cache: compiled code writes whole lines at once."""
-    memory = np.empty(number * width + 16, np.float32)
-    first = -memory.ctypes.data % 64 // 4
-    return memory[first : first + number * width].reshape(number, width)
-
-
 def _rows(
     kernel: Callable[..., None],
     shared: Shared,
@@ -125,7 +119,7 @@ def _rows(
     """New rows for the selected clients, all in one piece of memory, which the system hands out faster."""
     uploads, width = _addresses(shared, latest)
     shape = (sum(len(shared.travelling[client]) for client in selected), width)
-    values = new_rows(*shape) if out is None else out
+    values = lines.empty(shape, np.float32) if out is None else out
     if values.shape != shape or values.dtype != np.float32 or not values.flags.c_contiguous:
         raise ValueError(f"out is not a contiguous float32 array of {shape[0]} × {width}")
     results = np.zeros(len(shared.clients), np.uintp)

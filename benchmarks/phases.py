@@ -1,0 +1,130 @@
+"""Where a batch's time goes: milliseconds of each pass on one thread, and nanoseconds per (positive, negative) pair.
+
+    python benchmarks/phases.py --data FOLDER
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, best_of, synthetic_graph
+
+from pfedeg.federation import Federation
+from pfedeg.graph import KnowledgeGraph
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, passes, scratch
+from pfedeg.kernels.jit import NEXT, jit
+
+jitted: Any = jit  # the passes are meant to be called from compiled code; here Python calls them one by one
+
+
+def opened(function: Callable[..., None]) -> Any:
+    """A part of a kernel with a door to Python."""
+    import numba
+
+    return numba.njit(nogil=True, _nrt=False, error_model="numpy")(function)
+
+
+@opened
+def draw(s, chunk, entities, positives, chosen, groups, x):
+    """Pass 1."""
+    x.tally[0] = 0
+    for group in range(groups):
+        passes._draw(0, s, chunk, entities, positives, chosen, group, 0, np.uint64(7), x)
+
+
+@opened
+def catch_up(sync, s, table, moments, rates, step, x):
+    """Steps that rows have missed."""
+    passes._catch_up(sync, s, table, moments, rates, step, x)
+
+
+@opened
+def meet(model, s, chunk, tables, positives, chosen, groups, x):
+    """Pass 2."""
+    for group in range(groups):
+        passes._meet(0, model, s, chunk, tables, positives, chosen, group, np.float32(1e-3), x)
+
+
+@opened
+def settle(sync, positives, chosen, ready, x):
+    """Between passes 2 and 3."""
+    passes._settle(1, sync, positives, chosen, ready, x)
+
+
+@opened
+def sort(s, chunk, positives, chosen, x):
+    """Pass 3."""
+    passes._sort_pairs(0, s, chunk, positives, chosen, 0, len(chosen), x)
+
+
+@opened
+def update(sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
+    """Pass 4."""
+    passes._update(0, sync, model, s, None, tables, moments, knowledge, positives, chosen, rates, step, x)
+
+
+def phases(ours: Ours, sampling: str, pull: float, repeats: int) -> dict[str, float]:
+    """Seconds of each pass, the best of several batches."""
+    local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
+    settings = scratch.make_settings(local, Absorb(pull=pull))
+    chunk = CHUNK if sampling == "shared" else None
+    model, tables, facts = ours.model, ours.tables.copy(), ours.positives
+    moments, known = Moments.zeros(tables), ours.tables.copy().entity
+    x = scratch.make_scratch(settings, chunk, tables, BATCH, 1)
+    groups = BATCH // (chunk or 1)
+    ready = BATCH + groups * x.ids.shape[1] if chunk else BATCH
+    sync, rates = np.zeros(32, np.int64), scratch.make_rates(local, 0, 1000)
+    rng, best = np.random.default_rng(1), dict[str, float]()
+    x.relation[:, : tables.relation.shape[1]] = 1
+    for step in range(repeats):
+        chosen = rng.permutation(len(facts.triples))[:BATCH].astype(np.int64)
+        x.total[1] = 1.0
+
+        def run(name: str, work: Callable[[], None], step: int = step) -> None:
+            sync[NEXT] = 0
+            seconds = best_of(1, work)
+            if step:  # the first compiles
+                best[name] = min(seconds, best.get(name, seconds))
+
+        run("draw", lambda: draw(settings, chunk, len(tables.entity), facts, chosen, groups, x))
+        if settings.rest:
+            run("catch up", lambda: catch_up(sync, settings, tables.entity, moments, rates, step, x))
+        run("meet", lambda: meet(model, settings, chunk, tables, facts, chosen, groups, x))
+        run("settle", lambda: settle(sync, facts, chosen, ready, x))
+        run("sort", lambda: sort(settings, chunk, facts, chosen, x))
+        run(
+            "update",
+            lambda: update(
+                sync, model, settings, tables, moments, Knowledge(known, known[:0]), facts, chosen, rates, step, x
+            ),
+        )
+    return best
+
+
+def read_graph(data: Path | None) -> KnowledgeGraph:
+    """The first client of FB15k-237-Fed3, or a synthetic graph of its size."""
+    if data is None:
+        return synthetic_graph()
+    return next(iter(Federation.read(data / "fb15k-237-fed3.parquet").graphs.values()))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
+    parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
+    parser.add_argument("--repeats", type=int, default=40)
+    options = parser.parse_args()
+    graph = read_graph(options.data)
+    for name in options.models:
+        ours = Ours(graph, name, 1)
+        for sampling, pull in (("own", PULL), ("shared", 0.0)):
+            seconds = phases(ours, sampling, pull, options.repeats)
+            cells = (f"{phase} {1e3 * time:.2f} ms ({1e9 * time / (BATCH * NEGATIVES):.0f})" for phase, time in seconds.items())
+            print(f"{NAMES[name]:8} {sampling:7}", *cells, sep="  ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

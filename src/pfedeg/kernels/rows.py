@@ -1,0 +1,104 @@
+"""What happens to one row of a table, compiled: the pull towards K, FedEC's contrast, and steps of Adam."""
+
+import numpy as np
+
+from pfedeg.kernels.jit import jit
+from pfedeg.kernels.tiles import ZERO
+from pfedeg.kernels.vectors import LANES, fill, fma, load, root, store, total
+
+ONE = np.float32(1.0)
+RATE, UNBIAS, FADE, FADE_ROOT = range(4)  # columns of `rates`, see `scratch.make_rates`
+
+
+@jit
+def adam(s, rates, step, row, first, second, g):
+    """One step: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², x ← x − rate · m / (unbias · √v + ε)."""
+    rate, unbias, epsilon = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(s.epsilon)
+    b1, b2 = fill(np.float32(s.beta1)), fill(np.float32(s.beta2))
+    c1, c2 = fill(np.float32(1.0 - s.beta1)), fill(np.float32(1.0 - s.beta2))
+    for k in range(0, len(row), LANES):
+        x = load(g, k)
+        m = fma(b1, load(first, k), c1 * x)
+        v = fma(b2, load(second, k), c2 * x * x)
+        store(first, k, m)
+        store(second, k, v)
+        store(row, k, load(row, k) - rate * m / fma(root(v), unbias, epsilon))
+
+
+@jit
+def coast(s, rates, begin, end, row, first, second):
+    """Steps begin … end − 1 of a row that has no gradient in them: the moments fade, and still move it.
+
+    After n such steps m is β₁ⁿ m and √v is √β₂ⁿ √v. Where β₁ⁿ is below 2⁻³², `s.horizon`, it moves no further.
+    """
+    number, epsilon = end - begin, fill(s.epsilon)
+    if begin < 0 or number == 0:  # it has no moments yet, or missed nothing
+        return
+    fade, fade_root = fill(rates[number - 1, FADE]), fill(rates[number - 1, FADE_ROOT])
+    for k in range(0, len(row), LANES):
+        x, m, v = load(row, k), load(first, k), load(second, k)
+        length = root(v)
+        for n in range(min(number, s.horizon)):
+            rate = fill(rates[begin + n, RATE] * rates[n, FADE])
+            unbias = fill(rates[begin + n, UNBIAS] * rates[n, FADE_ROOT])
+            x = x - rate * m / fma(length, unbias, epsilon)
+        store(row, k, x)
+        store(first, k, fade * m)
+        store(second, k, fade_root * fade_root * v)
+
+
+@jit
+def pull(weight, row, received, g):
+    """Add the gradient of β · ‖E − K‖; `weight` is β / ‖E − K‖."""
+    by = fill(weight)
+    for k in range(0, len(row), LANES):
+        store(g, k, fma(by, load(row, k) - load(received, k), load(g, k)))
+
+
+@jit
+def refer(s, contrast, row, knowledge, e, x):
+    """A row's share of what the next step needs to know of the whole table."""
+    if s.pull != 0:
+        square = fill(ZERO)
+        for k in range(0, len(row), LANES):
+            difference = load(row, k) - load(knowledge.received[e], k)
+            square = fma(difference, difference, square)
+        x.square[e] = total(square)
+    if contrast is not None:  # noqa: SIM102 (numba leaves out the branch by this test alone)
+        if contrast.pooled:
+            _, s_g = _cosine(row, knowledge.received[e])
+            _, s_l = _cosine(row, knowledge.previous[e])
+            x.lean[e] = s_l - s_g
+
+
+@jit
+def _dot(a, b):
+    result = fill(ZERO)
+    for k in range(0, len(a), LANES):
+        result = fma(load(a, k), load(b, k), result)
+    return total(result)
+
+
+@jit
+def _cosine(a, b):
+    """1 / (|a| |b|) and the cosine; both 0 where a row is zero."""
+    product = np.sqrt(_dot(a, a)) * np.sqrt(_dot(b, b))
+    inverse = ONE / product if product > ZERO else ZERO
+    return inverse, _dot(a, b) * inverse
+
+
+@jit
+def oppose(contrast, pooled_difference, entities, row, received, previous, g):
+    """Add FedEC's gradient: μ / (n τ) · σ((s_l − s_g) / τ) · (∂s_l − ∂s_g)."""
+    inverse_g, s_g = _cosine(row, received)
+    inverse_l, s_l = _cosine(row, previous)
+    difference = pooled_difference if contrast.pooled else np.float64(s_l - s_g)
+    slope = 1.0 / (1.0 + np.exp(-difference / contrast.temperature))
+    weight = fill(np.float32(contrast.weight / (entities * contrast.temperature) * slope))
+    square = _dot(row, row)
+    shrink_g = s_g / square if inverse_g > ZERO else ZERO
+    shrink_l = s_l / square if inverse_l > ZERO else ZERO
+    for k in range(0, len(row), LANES):
+        by_l = load(previous, k) * fill(inverse_l) - load(row, k) * fill(shrink_l)
+        by_g = load(received, k) * fill(inverse_g) - load(row, k) * fill(shrink_g)
+        store(g, k, fma(weight, by_l - by_g, load(g, k)))

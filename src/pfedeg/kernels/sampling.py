@@ -1,0 +1,81 @@
+"""Drawing negatives, compiled: uniform by a counter, so that who draws when changes nothing; known tails do not count."""
+
+import numpy as np
+
+from pfedeg.kernels.jit import inline, jit, random_below
+
+NEVER = np.float32(-np.inf)  # the score of a candidate that does not count
+
+
+@jit
+def draw_own(s, entities, positives, triple, place, key, marks, ids):
+    """Negatives of one positive, uniform over the entities that are no known tails; how many those are."""
+    group = positives.group[triple]
+    known = positives.tails[positives.start[group] : positives.start[group + 1]]
+    free = entities - len(known)
+    counter = np.uint64(place) * np.uint64(s.negatives)
+    for entity in known:
+        marks[entity >> 6] |= np.uint64(1) << np.uint64(entity & 63)
+    for j in range(s.negatives):
+        u = random_below(key, counter + np.uint64(j), np.uint64(free))
+        ids[j] = _stand_in(known, free, u) if free > 0 and _is_marked(marks, u) else u
+    for entity in known:
+        marks[entity >> 6] = 0
+    return free
+
+
+@jit
+def draw_shared(s, entities, place, key, ids):
+    """Negatives that a group shares, uniform over all entities."""
+    counter = np.uint64(place) * np.uint64(s.negatives)
+    for j in range(s.negatives):
+        ids[j] = random_below(key, counter + np.uint64(j), np.uint64(entities))
+
+
+@jit
+def exclude(s, positives, chosen, ids, marks, score, free):
+    """Of the shared negatives, the known tails of a positive do not count for it: their score, how many do."""
+    for j in range(s.negatives):
+        marks[ids[j] >> 6] |= np.uint64(1) << np.uint64(ids[j] & 63)
+    for i in range(len(chosen)):
+        free[i] = s.negatives
+        group = positives.group[chosen[i]]
+        for entity in positives.tails[positives.start[group] : positives.start[group + 1]]:
+            if _is_marked(marks, entity):
+                for j in range(s.negatives):
+                    if ids[j] == entity:
+                        score[i, j] = NEVER
+                        free[i] -= 1
+    for j in range(s.negatives):
+        marks[ids[j] >> 6] = 0
+
+
+@inline
+def _is_marked(marks, entity):
+    return (marks[entity >> 6] >> np.uint64(entity & 63)) & np.uint64(1) != 0
+
+
+@jit
+def _place(ordered, value):
+    """How many of the ordered numbers are smaller."""
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) >> 1
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def _stand_in(known, limit, u):
+    """For the i-th known entity below the limit, u, the i-th entity from the limit on that is not known."""
+    i = _place(known, u)
+    entity = limit
+    for place in range(_place(known, limit), len(known)):
+        if known[place] > entity + i:
+            break
+        i -= known[place] - entity
+        entity = known[place] + 1
+    return entity + i
