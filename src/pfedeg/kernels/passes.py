@@ -17,7 +17,7 @@ from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel, take
 from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
-from pfedeg.kernels.tiles import ZERO, compare, compose, exchange, gather, prepare, spread
+from pfedeg.kernels.tiles import ZERO, compare, compose, exchange, gather, gather_four, prepare, spread
 from pfedeg.kernels.vectors import LANES, choose, clear, fill, fma, largest, load, magnitude, store, total
 
 CLOSE = 16  # own negatives whose rows stay close from their scores to their gradients
@@ -151,8 +151,7 @@ def _meet_own(model, alpha, q, table, ids, weight, state, g):
         if factor != ONE:
             vectors.scale(g, factor)
         for j in range(begin, end, 4):
-            rows = (ids[j], ids[j + 1], ids[j + 2], ids[j + 3])
-            gather(model, q, table, rows, (weight[j], weight[j + 1], weight[j + 2], weight[j + 3]), g)
+            gather_four(model, q, table, ids, weight, j, g)
 
 
 @jit
@@ -222,7 +221,7 @@ def _conclude(thread, model, table, tail, slot, i, scale, x):
     x.tail_weight[i] = -scale * largest(sigmoid)
     vectors.scale(x.weight[i], factor)
     vectors.scale(g, factor)
-    gather(model, q, table, (tail, tail, tail, tail), (x.tail_weight[i], ZERO, ZERO, ZERO), g)
+    gather(model, q, table, tails[:1], x.tail_weight[i : i + 1], g)
 
 
 @jit
@@ -312,16 +311,10 @@ def _update_relations(model, s, table, moments, positives, chosen, rates, step, 
 
 @jit
 def _row_gradient(model, row, e, x, g):
-    """An entity's gradient: of its pairs four at a time, then of what is ready."""
+    """An entity's gradient: of its pairs, then of what is ready."""
     clear(g)
-    for k in range(x.end[e], x.end[e + 1], 4):
-        last = x.end[e + 1] - 1
-        b, c, d = min(k + 1, last), min(k + 2, last), min(k + 3, last)
-        wb = x.sorted_weight[b] if k + 1 <= last else ZERO
-        wc = x.sorted_weight[c] if k + 2 <= last else ZERO
-        wd = x.sorted_weight[d] if k + 3 <= last else ZERO
-        sources = (x.source[k], x.source[b], x.source[c], x.source[d])
-        gather(model, row, x.query, sources, (x.sorted_weight[k], wb, wc, wd), g)
+    begin, end = x.end[e], x.end[e + 1]
+    gather(model, row, x.query, x.source[begin:end], x.sorted_weight[begin:end], g)
     link = x.head[e]
     x.head[e] = -1
     while link >= 0:

@@ -4,8 +4,8 @@ prepare      what a relation's row r means for a head: r itself, or for RotatE c
 compose      q = compose(h, r), r prepared                        (models.py has each equation)
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows at a time
-gather       gradient of a query, four rows at a time: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
-exchange     gradients of four queries by four rows and of the rows by the queries, which are made of the same terms
+gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
+exchange     gradients of some queries by the same rows, and of the rows by the queries
 
 Rows are a whole number of vectors long (`scratch.widen` sees to it); the halves of complex ones too.
 """
@@ -41,11 +41,15 @@ def compare(model, q, table, ids, j):
     """Scores of q with the rows ids[j] … ids[j + 7] of a table, as a vector."""
 
 
-def gather(model, q, table, rows, weights, g):
-    """Add Σ_k weights[k] · ∂s/∂q (q, table[rows[k]]) to g, for four k.
+def gather(model, q, table, ids, weights, g):
+    """Add Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]) to g: some columns of all rows, then the next columns.
 
     The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
     """
+
+
+def gather_four(model, q, table, ids, weights, j, g):
+    """The same of j, j + 1, j + 2, j + 3 only, all columns in turn: faster where the four rows are close."""
 
 
 def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
@@ -207,10 +211,10 @@ def _compare_product(model, q, table, ids, j):
     return totals(sa, sb, sc, sd, se, sf, sg, sh)
 
 
-@implement(gather, TransE)
-def _gather_distance(model, q, table, rows, weights, g):
-    a, b, c, d = table[rows[0]], table[rows[1]], table[rows[2]], table[rows[3]]
-    wa, wb, wc, wd = fill(weights[0]), fill(weights[1]), fill(weights[2]), fill(weights[3])
+@implement(gather_four, TransE)
+def _gather_four_distances(model, q, table, ids, weights, j, g):
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    wa, wb, wc, wd = fill(weights[j]), fill(weights[j + 1]), fill(weights[j + 2]), fill(weights[j + 3])
     for k in range(0, len(q), LANES):
         x = load(q, k)
         first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
@@ -218,10 +222,10 @@ def _gather_distance(model, q, table, rows, weights, g):
         store(g, k, load(g, k) - (first + second))
 
 
-@implement(gather, RotatE)
-def _gather_modulus(model, q, table, rows, weights, g):
-    a, b, c, d = table[rows[0]], table[rows[1]], table[rows[2]], table[rows[3]]
-    wa, wb, wc, wd = fill(-weights[0]), fill(-weights[1]), fill(-weights[2]), fill(-weights[3])
+@implement(gather_four, RotatE)
+def _gather_four_moduli(model, q, table, ids, weights, j, g):
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    wa, wb, wc, wd = fill(-weights[j]), fill(-weights[j + 1]), fill(-weights[j + 2]), fill(-weights[j + 3])
     m = len(q) // 2
     for k in range(0, m, LANES):
         re, im = load(q, k), load(q, m + k)
@@ -241,13 +245,76 @@ def _add_unit(weight, re, im, total_re, total_im):
     return fma(share, re, total_re), fma(share, im, total_im)
 
 
-@implement(gather, ComplEx, DistMult)
-def _gather_product(model, q, table, rows, weights, g):
-    a, b, c, d = table[rows[0]], table[rows[1]], table[rows[2]], table[rows[3]]
-    wa, wb, wc, wd = fill(weights[0]), fill(weights[1]), fill(weights[2]), fill(weights[3])
+@implement(gather_four, ComplEx, DistMult)
+def _gather_four_products(model, q, table, ids, weights, j, g):
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    wa, wb, wc, wd = fill(weights[j]), fill(weights[j + 1]), fill(weights[j + 2]), fill(weights[j + 3])
     for k in range(0, len(q), LANES):
         first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
         store(g, k, fma(wd, load(d, k), fma(wc, load(c, k), first)))
+
+
+@implement(gather, TransE)
+def _gather_distances(model, q, table, ids, weights, g):
+    tiled = len(g) - len(g) % (4 * LANES)
+    for k in range(0, tiled, 4 * LANES):
+        p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
+        a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
+        for j in range(len(ids)):
+            row, w = table[ids[j]], fill(weights[j])
+            a -= signed(w, p - load(row, k))
+            b -= signed(w, x - load(row, k + LANES))
+            c -= signed(w, y - load(row, k + 2 * LANES))
+            d -= signed(w, z - load(row, k + 3 * LANES))
+        _store_along(g, k, a, b, c, d)
+    for k in range(tiled, len(g), LANES):
+        p, a = load(q, k), load(g, k)
+        for j in range(len(ids)):
+            a -= signed(fill(weights[j]), p - load(table[ids[j]], k))
+        store(g, k, a)
+
+
+@jit
+def _store_along(g, k, a, b, c, d):
+    store(g, k, a)
+    store(g, k + LANES, b)
+    store(g, k + 2 * LANES, c)
+    store(g, k + 3 * LANES, d)
+
+
+@implement(gather, RotatE)
+def _gather_moduli(model, q, table, ids, weights, g):
+    m = len(q) // 2
+    for k in range(0, m, LANES):
+        re, im = load(q, k), load(q, m + k)
+        s_re, s_im = load(g, k), load(g, m + k)
+        for j in range(len(ids)):
+            row = table[ids[j]]
+            s_re, s_im = _add_unit(fill(-weights[j]), re - load(row, k), im - load(row, m + k), s_re, s_im)
+        store(g, k, s_re)
+        store(g, m + k, s_im)
+
+
+@implement(gather, ComplEx, DistMult)
+def _gather_products(model, q, table, ids, weights, g):
+    tiled = len(g) - len(g) % (8 * LANES)
+    for k in range(0, tiled, 8 * LANES):
+        l = k + 4 * LANES
+        a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
+        e, f, h, i = load(g, l), load(g, l + LANES), load(g, l + 2 * LANES), load(g, l + 3 * LANES)
+        for j in range(len(ids)):
+            row, w = table[ids[j]], fill(weights[j])
+            a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
+            c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
+            e, f = fma(w, load(row, l), e), fma(w, load(row, l + LANES), f)
+            h, i = fma(w, load(row, l + 2 * LANES), h), fma(w, load(row, l + 3 * LANES), i)
+        _store_along(g, k, a, b, c, d)
+        _store_along(g, l, e, f, h, i)
+    for k in range(tiled, len(g), LANES):
+        a = load(g, k)
+        for j in range(len(ids)):
+            a = fma(fill(weights[j]), load(table[ids[j]], k), a)
+        store(g, k, a)
 
 
 @implement(swap, TransE)
