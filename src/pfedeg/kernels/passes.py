@@ -17,7 +17,7 @@ from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel, take
 from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
-from pfedeg.kernels.tiles import ZERO, compare, compose, exchange, gather, gather_four, prepare, spread
+from pfedeg.kernels.tiles import ZERO, compare, compare_one, compare_two, compose, exchange, gather, gather_four, prepare, spread
 from pfedeg.kernels.vectors import LANES, choose, clear, fill, fma, largest, load, magnitude, store, total
 
 CLOSE = 16  # own negatives whose rows stay close from their scores to their gradients
@@ -115,21 +115,25 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
         triple = positives.triples[chosen[i]]
         compose(model, tables.entity[triple[0]], x.relation[triple[1]], x.query[i])
         clear(x.by_query[thread, i - begin])
-        clear(x.weight[i])
+        clear(x.weight[i])  # added to scores: 0, or −∞ for what does not count
         x.weight[i, s.negatives :] = NEVER  # what only fills up the last vector
     if chunk is None:
         _begin(state)
         _meet_own(model, s.alpha, x.query[begin], tables.entity, ids, x.weight[begin], state, x.by_query[thread, 0])
-        _conclude(thread, model, tables.entity, positives.triples[chosen[begin], 2], 0, begin, scale, x)
+        _conclude(thread, model, tables.entity, positives.triples[chosen[begin]], 0, begin, scale, x)
     else:
         exclude(s, positives, chosen[begin:end], ids, x.marks[thread], x.weight[begin:end], x.free[begin:end])
         for j in range(0, len(ids), LANES):
-            for i in range(begin, end):
-                _score_eight(model, x.query[i], tables.entity, ids, j, x.weight[i])
+            for i in range(begin, end, 2):
+                other = min(i + 1, end - 1)
+                a, b = compare_two(model, x.query[i], x.query[other], tables.entity, ids, j)
+                a, b = a + load(x.weight[i], j), b + load(x.weight[other], j)
+                store(x.weight[i], j, a)
+                store(x.weight[other], j, b)
         for i in range(begin, end):
             _begin(state)
             _weigh(s.alpha, 0, len(ids), x.weight[i], state)
-            _conclude(thread, model, tables.entity, positives.triples[chosen[i], 2], i - begin, i, scale, x)
+            _conclude(thread, model, tables.entity, positives.triples[chosen[i]], i - begin, i, scale, x)
         place = len(chosen) + group * len(ids)
         for j in range(len(ids)):
             x.following[place + j] = ids[j] if j < s.negatives else -1  # whose; _settle turns it into a link
@@ -146,18 +150,12 @@ def _meet_own(model, alpha, q, table, ids, weight, state, g):
     for begin in range(0, len(ids), CLOSE):
         end = min(begin + CLOSE, len(ids))
         for j in range(begin, end, LANES):
-            _score_eight(model, q, table, ids, j, weight)
+            store(weight, j, compare(model, q, table, ids, j) + load(weight, j))
         factor = _weigh(alpha, begin, end, weight, state)
         if factor != ONE:
             vectors.scale(g, factor)
         for j in range(begin, end, 4):
             gather_four(model, q, table, ids, weight, j, g)
-
-
-@jit
-def _score_eight(model, q, table, ids, j, score):
-    """Scores of a query with eight rows, added to what is there: 0, or −∞ for what does not count."""
-    store(score, j, compare(model, q, table, ids, j) + load(score, j))
 
 
 @jit
@@ -205,12 +203,10 @@ def _softplus_and_sigmoid(score):
 
 
 @jit
-def _conclude(thread, model, table, tail, slot, i, scale, x):
+def _conclude(thread, model, table, triple, slot, i, scale, x):
     """The positive's own score, the loss, and all weights as they count; `scale` is ½ (over the size of the batch)."""
     q, g = x.query[i], x.by_query[thread, slot]
-    tails = x.tails[thread]
-    tails[:] = tail
-    softplus, sigmoid = _softplus_and_sigmoid(fill(ZERO) - compare(model, q, table, tails, 0))
+    softplus, sigmoid = _softplus_and_sigmoid(fill(-compare_one(model, q, table[triple[2]])))
     loss = largest(softplus)
     factor = ZERO
     if x.free[i] > 0:
@@ -221,7 +217,7 @@ def _conclude(thread, model, table, tail, slot, i, scale, x):
     x.tail_weight[i] = -scale * largest(sigmoid)
     vectors.scale(x.weight[i], factor)
     vectors.scale(g, factor)
-    gather(model, q, table, tails[:1], x.tail_weight[i : i + 1], g)
+    gather(model, q, table, triple[2:3], x.tail_weight[i : i + 1], g)
 
 
 @jit

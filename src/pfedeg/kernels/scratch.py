@@ -48,7 +48,6 @@ class Scratch(NamedTuple):
     ids: Ids  # (groups, negatives)
     weight: Mat  # (batch + 1, negatives) scores of each positive's negatives, then ∂L/∂s, and 0
     tail_weight: Mat  # (batch,) ∂L/∂s of each positive
-    tails: Ids  # (threads, LANES) a positive's tail, to be compared as negatives are
     free: Ids  # (batch,) how many negatives count
     state: Mat  # (threads, 3 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
     by_query: Mat  # (threads, group, width) ∂L/∂q, groups filled up to fours
@@ -139,7 +138,6 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         ids=ids(groups, negatives),
         weight=floats(batch + 1, negatives),
         tail_weight=floats(batch),
-        tails=ids(threads, LANES),
         free=ids(batch),
         state=floats(threads, 3 * LANES),
         by_query=floats(threads, members + -members % 4, width),

@@ -3,7 +3,7 @@
 prepare      what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
 compose      q = compose(h, r), r prepared                        (models.py has each equation)
 spread       gradients of h and r from the gradient of q, r prepared
-compare      scores of one query with eight rows at a time
+compare      scores of one query with eight rows; compare_two, of two queries; compare_one, with one row
 gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
 exchange     gradients of some queries by the same rows, and of the rows by the queries
 
@@ -18,7 +18,21 @@ import numpy as np
 from numba.extending import overload
 
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.vectors import LANES, clear, fill, fma, inverse_root, load, magnitude, signed, store, totals
+from pfedeg.kernels.vectors import (
+    LANES,
+    clear,
+    fill,
+    fma,
+    inverse_root,
+    load,
+    lower_halves,
+    magnitude,
+    signed,
+    store,
+    total,
+    totals,
+    upper_halves,
+)
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
 ZERO = np.float32(0.0)
@@ -39,6 +53,14 @@ def spread(model, h, r, q, g, by_h, by_r):
 
 def compare(model, q, table, ids, j):
     """Scores of q with the rows ids[j] … ids[j + 7] of a table, as a vector."""
+
+
+def compare_two(model, p, q, table, ids, j):
+    """The same of two queries."""
+
+
+def compare_one(model, q, row):
+    """The score of one query with one row."""
 
 
 def gather(model, q, table, ids, weights, g):
@@ -209,6 +231,55 @@ def _compare_product(model, q, table, ids, j):
         sg = fma(x, load(g, k), sg)
         sh = fma(x, load(h, k), sh)
     return totals(sa, sb, sc, sd, se, sf, sg, sh)
+
+
+@implement(compare_two, TransE, RotatE)
+def _compare_two_distances(model, p, q, table, ids, j):
+    return compare(model, p, table, ids, j), compare(model, q, table, ids, j)
+
+
+@implement(compare_two, ComplEx, DistMult)
+def _compare_two_products(model, p, q, table, ids, j):
+    first, second = _two_by_four(p, q, table, ids, j), _two_by_four(p, q, table, ids, j + 4)
+    return lower_halves(first, second), upper_halves(first, second)
+
+
+@jit
+def _two_by_four(p, q, table, ids, j):
+    """Scores of p with four rows, then those of q: what is loaded is used more often than with one query."""
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    pa = pb = pc = pd = qa = qb = qc = qd = fill(ZERO)
+    for k in range(0, len(p), LANES):
+        x, y = load(p, k), load(q, k)
+        pa, qa = fma(x, load(a, k), pa), fma(y, load(a, k), qa)
+        pb, qb = fma(x, load(b, k), pb), fma(y, load(b, k), qb)
+        pc, qc = fma(x, load(c, k), pc), fma(y, load(c, k), qc)
+        pd, qd = fma(x, load(d, k), pd), fma(y, load(d, k), qd)
+    return totals(pa, pb, pc, pd, qa, qb, qc, qd)
+
+
+@implement(compare_one, TransE)
+def _compare_one_distance(model, q, row):
+    s = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        s += magnitude(load(q, k) - load(row, k))
+    return np.float32(model.gamma) - total(s)
+
+
+@implement(compare_one, RotatE)
+def _compare_one_modulus(model, q, row):
+    s, m = fill(ZERO), len(q) // 2
+    for k in range(0, m, LANES):
+        s = _add_modulus(load(q, k) - load(row, k), load(q, m + k) - load(row, m + k), s)
+    return np.float32(model.gamma) - total(s)
+
+
+@implement(compare_one, ComplEx, DistMult)
+def _compare_one_product(model, q, row):
+    s = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        s = fma(load(q, k), load(row, k), s)
+    return total(s)
 
 
 @implement(gather_four, TransE)
