@@ -50,7 +50,7 @@ class Scratch(NamedTuple):
     tail_weight: Mat  # (batch,) ∂L/∂s of each positive
     free: Ids  # (batch,) how many negatives count
     state: Mat  # (threads, 3 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
-    by_query: Mat  # (threads, group, width) ∂L/∂q, groups filled up to fours
+    by_query: Mat  # (threads, group, width) ∂L/∂q, with room for a last six
     by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
     panel: Mat  # (threads, negatives + group, 2 · LANES) some columns of a group's rows, side by side
     by_relation: Mat  # (batch, relation width)
@@ -140,7 +140,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         tail_weight=floats(batch),
         free=ids(batch),
         state=floats(threads, 3 * LANES),
-        by_query=floats(threads, members + -members % 4, width),
+        by_query=floats(threads, members + 5, width),
         by_row=floats(threads, min(ROWS, -(-entities // (8 * threads))), width),
         panel=floats(threads, negatives + members if chunk else 0, 2 * LANES),
         by_relation=floats(batch, tables.relation.shape[1]),

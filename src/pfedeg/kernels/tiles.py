@@ -27,6 +27,7 @@ from pfedeg.kernels.vectors import (
     load,
     lower_halves,
     magnitude,
+    repeat,
     signed,
     store,
     total,
@@ -285,7 +286,7 @@ def _compare_one_product(model, q, row):
 @implement(gather_four, TransE)
 def _gather_four_distances(model, q, table, ids, weights, j, g):
     a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    wa, wb, wc, wd = fill(weights[j]), fill(weights[j + 1]), fill(weights[j + 2]), fill(weights[j + 3])
+    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
     for k in range(0, len(q), LANES):
         x = load(q, k)
         first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
@@ -319,7 +320,7 @@ def _add_unit(weight, re, im, total_re, total_im):
 @implement(gather_four, ComplEx, DistMult)
 def _gather_four_products(model, q, table, ids, weights, j, g):
     a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    wa, wb, wc, wd = fill(weights[j]), fill(weights[j + 1]), fill(weights[j + 2]), fill(weights[j + 3])
+    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
     for k in range(0, len(q), LANES):
         first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
         store(g, k, fma(wd, load(d, k), fma(wc, load(c, k), first)))
@@ -332,7 +333,7 @@ def _gather_distances(model, q, table, ids, weights, g):
         p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
         a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
         for j in range(len(ids)):
-            row, w = table[ids[j]], fill(weights[j])
+            row, w = table[ids[j]], repeat(weights, j)
             a -= signed(w, p - load(row, k))
             b -= signed(w, x - load(row, k + LANES))
             c -= signed(w, y - load(row, k + 2 * LANES))
@@ -341,7 +342,7 @@ def _gather_distances(model, q, table, ids, weights, g):
     for k in range(tiled, len(g), LANES):
         p, a = load(q, k), load(g, k)
         for j in range(len(ids)):
-            a -= signed(fill(weights[j]), p - load(table[ids[j]], k))
+            a -= signed(repeat(weights, j), p - load(table[ids[j]], k))
         store(g, k, a)
 
 
@@ -374,7 +375,7 @@ def _gather_products(model, q, table, ids, weights, g):
         a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
         e, f, h, i = load(g, l), load(g, l + LANES), load(g, l + 2 * LANES), load(g, l + 3 * LANES)
         for j in range(len(ids)):
-            row, w = table[ids[j]], fill(weights[j])
+            row, w = table[ids[j]], repeat(weights, j)
             a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
             c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
             e, f = fma(w, load(row, l), e), fma(w, load(row, l + LANES), f)
@@ -384,7 +385,7 @@ def _gather_products(model, q, table, ids, weights, g):
     for k in range(tiled, len(g), LANES):
         a = load(g, k)
         for j in range(len(ids)):
-            a = fma(fill(weights[j]), load(table[ids[j]], k), a)
+            a = fma(repeat(weights, j), load(table[ids[j]], k), a)
         store(g, k, a)
 
 
@@ -412,8 +413,8 @@ def _swap_distance(model, query, i, table, ids, j, weight, by_query, slot, by_ro
 def _meet_distance(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd):
     """Eight columns of one row and four queries: the row's gradient is stored, the queries' are returned."""
     x = load(row, k)
-    ta, tb = signed(fill(wa[j]), a - x), signed(fill(wb[j]), b - x)
-    tc, td = signed(fill(wc[j]), c - x), signed(fill(wd[j]), d - x)
+    ta, tb = signed(repeat(wa, j), a - x), signed(repeat(wb, j), b - x)
+    tc, td = signed(repeat(wc, j), c - x), signed(repeat(wd, j), d - x)
     store(by_row, k, load(by_row, k) + ((ta + tb) + (tc + td)))
     return sa - ta, sb - tb, sc - tc, sd - td
 
@@ -445,8 +446,8 @@ def _meet_modulus(row, by_row, j, k, m, a, b, wa, wb, s):
     """Eight complex columns of one row and two queries: the row's gradient is stored, the queries' are returned."""
     re, im = load(row, k), load(row, m + k)
     a_re, a_im, b_re, b_im = re - a[0], im - a[1], re - b[0], im - b[1]
-    ta = fill(wa[j]) * inverse_root(fma(a_re, a_re, a_im * a_im))
-    tb = fill(wb[j]) * inverse_root(fma(b_re, b_re, b_im * b_im))
+    ta = repeat(wa, j) * inverse_root(fma(a_re, a_re, a_im * a_im))
+    tb = repeat(wb, j) * inverse_root(fma(b_re, b_re, b_im * b_im))
     zero = fill(ZERO)
     store(by_row, k, fma(zero - tb, b_re, fma(zero - ta, a_re, load(by_row, k))))
     store(by_row, m + k, fma(zero - tb, b_im, fma(zero - ta, a_im, load(by_row, m + k))))
@@ -482,45 +483,57 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
         for i in range(begin, end):
             store(queries[i - begin], 0, load(query[i], k))
             store(queries[i - begin], LANES, load(query[i], l))
-        for i in range(begin, end, 4):
-            a, b, c, d = _four(i, end, len(query) - 1)
-            _by_queries(rows, weight[a], weight[b], weight[c], weight[d], by_query[i - begin : i - begin + 4], k, l)
-        for j in range(0, n, 4):
-            _by_rows(queries, weight[begin:end], j, by_row[j : j + 4], k, l)
+        for i in range(begin, end, 6):
+            _by_queries(rows, weight, _six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k, l)
+        for j in range(0, n, 6):
+            first = min(j, n - 6)  # the last six may overlap with those before
+            _by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, l)
 
 
 @jit
-def _by_queries(rows, wa, wb, wc, wd, g, k, l):
-    """Columns k … and l … of the gradients of four queries."""
-    a, b, c, d = load(g[0], k), load(g[1], k), load(g[2], k), load(g[3], k)
-    e, f, g_, h = load(g[0], l), load(g[1], l), load(g[2], l), load(g[3], l)
+def _six(i, end, none):
+    return _four(i, end, none) + (i + 4 if i + 4 < end else none, i + 5 if i + 5 < end else none)
+
+
+@jit
+def _by_queries(rows, weight, i, g, k, l):
+    """Columns k … and l … of the gradients of six queries."""
+    wa, wb, wc, wd, we, wf = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]], weight[i[4]], weight[i[5]]
+    ak, bk, ck, dk, ek, fk = load(g[0], k), load(g[1], k), load(g[2], k), load(g[3], k), load(g[4], k), load(g[5], k)
+    al, bl, cl, dl, el, fl = load(g[0], l), load(g[1], l), load(g[2], l), load(g[3], l), load(g[4], l), load(g[5], l)
     for j in range(len(rows)):
         x, y = load(rows[j], 0), load(rows[j], LANES)
-        a, e = fma(fill(wa[j]), x, a), fma(fill(wa[j]), y, e)
-        b, f = fma(fill(wb[j]), x, b), fma(fill(wb[j]), y, f)
-        c, g_ = fma(fill(wc[j]), x, c), fma(fill(wc[j]), y, g_)
-        d, h = fma(fill(wd[j]), x, d), fma(fill(wd[j]), y, h)
-    _store_four(g, k, a, b, c, d)
-    _store_four(g, l, e, f, g_, h)
+        ak, al = fma(repeat(wa, j), x, ak), fma(repeat(wa, j), y, al)
+        bk, bl = fma(repeat(wb, j), x, bk), fma(repeat(wb, j), y, bl)
+        ck, cl = fma(repeat(wc, j), x, ck), fma(repeat(wc, j), y, cl)
+        dk, dl = fma(repeat(wd, j), x, dk), fma(repeat(wd, j), y, dl)
+        ek, el = fma(repeat(we, j), x, ek), fma(repeat(we, j), y, el)
+        fk, fl = fma(repeat(wf, j), x, fk), fma(repeat(wf, j), y, fl)
+    _store_six(g, k, ak, bk, ck, dk, ek, fk)
+    _store_six(g, l, al, bl, cl, dl, el, fl)
 
 
 @jit
 def _by_rows(queries, weight, j, g, k, l):
-    """Columns k … and l … of the gradients of four rows."""
-    a = b = c = d = e = f = g_ = h = fill(ZERO)
+    """Columns k … and l … of the gradients of six rows."""
+    ak = bk = ck = dk = ek = fk = al = bl = cl = dl = el = fl = fill(ZERO)
     for i in range(len(queries)):
         w, x, y = weight[i], load(queries[i], 0), load(queries[i], LANES)
-        a, e = fma(fill(w[j]), x, a), fma(fill(w[j]), y, e)
-        b, f = fma(fill(w[j + 1]), x, b), fma(fill(w[j + 1]), y, f)
-        c, g_ = fma(fill(w[j + 2]), x, c), fma(fill(w[j + 2]), y, g_)
-        d, h = fma(fill(w[j + 3]), x, d), fma(fill(w[j + 3]), y, h)
-    _store_four(g, k, a, b, c, d)
-    _store_four(g, l, e, f, g_, h)
+        ak, al = fma(repeat(w, j), x, ak), fma(repeat(w, j), y, al)
+        bk, bl = fma(repeat(w, j + 1), x, bk), fma(repeat(w, j + 1), y, bl)
+        ck, cl = fma(repeat(w, j + 2), x, ck), fma(repeat(w, j + 2), y, cl)
+        dk, dl = fma(repeat(w, j + 3), x, dk), fma(repeat(w, j + 3), y, dl)
+        ek, el = fma(repeat(w, j + 4), x, ek), fma(repeat(w, j + 4), y, el)
+        fk, fl = fma(repeat(w, j + 5), x, fk), fma(repeat(w, j + 5), y, fl)
+    _store_six(g, k, ak, bk, ck, dk, ek, fk)
+    _store_six(g, l, al, bl, cl, dl, el, fl)
 
 
 @jit
-def _store_four(g, k, a, b, c, d):
+def _store_six(g, k, a, b, c, d, e, f):
     store(g[0], k, a)
     store(g[1], k, b)
     store(g[2], k, c)
     store(g[3], k, d)
+    store(g[4], k, e)
+    store(g[5], k, f)

@@ -87,15 +87,30 @@ def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
     return types.void(row, types.intp, vector), generate
 
 
+def _fill(builder: Any, number: Any) -> Any:
+    one = builder.insert_element(_NOTHING, number, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(_BITS, [0] * LANES))
+
+
 @intrinsic
 def fill(typing: Any, number: Any) -> Any:
     """The same number in every lane."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        one = builder.insert_element(_NOTHING, arguments[0], ir.IntType(32)(0))
-        return builder.shuffle_vector(one, one, ir.Constant(_BITS, [0] * LANES))
+        return _fill(builder, arguments[0])
 
     return vector(types.float32), generate
+
+
+@intrinsic
+def repeat(typing: Any, row: Any, place: Any) -> Any:
+    """The number row[place] in every lane; unlike `fill(row[place])` it need not ask whether the place is negative."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, arguments[0]).data
+        return _fill(builder, builder.load(builder.gep(data, [arguments[1]])))
+
+    return vector(row, types.intp), generate
 
 
 def _library(name: str, operands: int, doc: str) -> Any:
