@@ -124,8 +124,8 @@ def test_training_needs_no_second_table(sampling):
     """Neither gradients of the size of the table nor anything per pair and dimension."""
     graph, model = toy_graph(2, entities=20_000, relations=3, triples=256), MODELS["transe"](128)
     local = Local(epochs=1, batch=128, negatives=16, sampling=sampling)
-    tables = toy_tables(1, model, graph)
-    known, moments, facts, kernels = tables.entity.copy(), Moments.zeros(tables), positives(graph), Fused(1)
+    tables = toy_tables(1, model, graph).copy()
+    known, moments, facts, kernels = tables.copy().entity, Moments.zeros(tables), positives(graph), Fused(1)
 
     def work() -> None:
         kernels.train(model, local, Absorb(pull=0.03), tables, moments, Knowledge(known, known[:0]), facts, 5)

@@ -1,7 +1,7 @@
 """Arrays that begin with a line of the cache: eight numbers that lie across two lines cost two reads."""
 
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,11 @@ def copy(array: NDArray[Number]) -> NDArray[Number]:
     result = empty(array.shape, array.dtype)
     result[...] = array
     return result
+
+
+def begins_line(array: NDArray[Any]) -> bool:
+    """Whether an array is as those that are made here."""
+    return array.flags.c_contiguous and array.ctypes.data % LINE == 0
 
 
 def _begin_line(memory: NDArray[Number], shape: tuple[int, ...]) -> NDArray[Number]:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg import randomness
+from pfedeg import lines, randomness
 from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
@@ -68,7 +68,7 @@ class Fused:
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Kernels.scores`."""
         blocks = -(-len(queries) // LANES)
-        result = np.zeros((blocks, len(tables.entity), LANES), np.float32)
+        result = lines.zeros((blocks, len(tables.entity), LANES), np.float32)
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
         self._team.run(ranking.scores, model, entity, queries, self._ids(), result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
@@ -76,9 +76,11 @@ class Fused:
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
         result = np.zeros(len(questions.truth))
-        buffer = np.zeros((self._team.size, len(tables.entity), LANES), np.float32)
+        threads = self._team.size
+        buffer = lines.zeros((threads, len(tables.entity), LANES), np.float32)
+        truths, counts = np.zeros((threads, LANES), np.float32), np.zeros((threads, 2, LANES))
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
-        self._team.run(ranking.ranks, model, entity, queries, questions, self._ids(), buffer, result)
+        self._team.run(ranking.ranks, model, entity, queries, questions, self._ids(), buffer, truths, counts, result)
         return result
 
     def _ids(self) -> Ids:

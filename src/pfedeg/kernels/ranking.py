@@ -1,8 +1,12 @@
 """Ranking, compiled: eight queries at a time against every row, and the places of the true answers."""
 
+import numpy as np
+
 from pfedeg.kernels.jit import jit, kernel, take
-from pfedeg.kernels.tiles import compare
-from pfedeg.kernels.vectors import LANES, store
+from pfedeg.kernels.tiles import compare_two
+from pfedeg.kernels.vectors import LANES, choose, fill, load, store
+
+EXACT = 2**23  # so far float32 counts
 
 
 @kernel
@@ -16,36 +20,66 @@ def scores(thread, threads, sync, model, table, queries, ids, result):
 
 
 @kernel
-def ranks(thread, threads, sync, model, table, queries, questions, ids, buffer, result):
+def ranks(thread, threads, sync, model, table, queries, questions, ids, buffer, truths, counts, result):
     """Rank = 1 + #greater + ½ · #equal among the candidates that are not known to be true."""
-    score = buffer[thread]
+    score, truth, greater, equal = buffer[thread], truths[thread], counts[thread, 0], counts[thread, 1]
     while True:
         first = take(sync, LANES)
         if first >= len(queries):
             return
         _score_block(model, queries, first, table, ids[thread], score)
-        for i in range(first, min(first + LANES, len(queries))):
-            known = questions.known[questions.start[i] : questions.start[i + 1]]
-            for place in range(questions.first[i], questions.first[i + 1]):
-                result[place] = _rank(score, i - first, questions.truth[place], known)
+        turns, number = 0, min(LANES, len(queries) - first)
+        for i in range(first, first + number):
+            turns = max(turns, questions.first[i + 1] - questions.first[i])
+        for turn in range(turns):  # the first true answer of each query, then the second, …
+            for lane in range(number):
+                place = min(questions.first[first + lane] + turn, questions.first[first + lane + 1] - 1)
+                truth[lane] = score[questions.truth[place], lane]
+            _count(score, truth, greater, equal)
+            for lane in range(number):
+                i = first + lane
+                place = questions.first[i] + turn
+                if place < questions.first[i + 1]:
+                    known = questions.known[questions.start[i] : questions.start[i + 1]]
+                    result[place] = _rank(score, lane, truth[lane], known, greater[lane], equal[lane])
 
 
 @jit
 def _score_block(model, queries, first, table, ids, score):
-    """Scores of up to eight queries. The score is symmetric, so a row is compared with queries as with other rows."""
+    """Scores of up to eight queries. The score is symmetric, so rows are compared with queries as with other rows."""
     for lane in range(LANES):
         ids[lane] = min(first + lane, len(queries) - 1)
-    for e in range(len(table)):
-        store(score[e], 0, compare(model, table[e], queries, ids, 0))
+    for e in range(0, len(table), 2):
+        other = min(e + 1, len(table) - 1)
+        a, b = compare_two(model, table[e], table[other], queries, ids, 0)
+        store(score[e], 0, a)
+        store(score[other], 0, b)
 
 
 @jit
-def _rank(score, lane, answer, known):
-    truth = score[answer, lane]
-    greater = equal = 0
-    for e in range(len(score)):
-        greater += score[e, lane] > truth
-        equal += score[e, lane] == truth
+def _count(score, truth, greater, equal):
+    """How many scores in each lane are greater than the true answer's, and how many equal it."""
+    greater[:], equal[:] = 0, 0
+    t, zero, one = load(truth, 0), fill(np.float32(0.0)), fill(np.float32(1.0))
+    for first in range(0, len(score), EXACT):
+        above = below = zero
+        end = min(first + EXACT, len(score))
+        for e in range(first, end):
+            s = load(score[e], 0)
+            above += choose(s, t, one, zero)
+            below += choose(t, s, one, zero)
+        store(truth, 0, above)
+        for lane in range(LANES):
+            greater[lane] += truth[lane]
+            equal[lane] += end - first - truth[lane]
+        store(truth, 0, below)
+        for lane in range(LANES):
+            equal[lane] -= truth[lane]
+        store(truth, 0, t)
+
+
+@jit
+def _rank(score, lane, truth, known, greater, equal):
     for entity in known:
         greater -= score[entity, lane] > truth
         equal -= score[entity, lane] == truth

@@ -75,7 +75,7 @@ class Scratch(NamedTuple):
 def widen(rows: Mat, dim: int) -> Mat:
     """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole vectors with zeros."""
     if dim % LANES == 0:
-        return np.ascontiguousarray(rows)
+        return rows if lines.begins_line(rows) else lines.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
     wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % LANES), np.float32)
     wide[:, :, :dim] = parts
