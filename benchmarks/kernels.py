@@ -13,9 +13,8 @@ from pathlib import Path
 import limits
 import machine
 import peer_biggraph
-from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, synthetic_graph
+from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, read_graph
 from peer_pykeen import PyKEEN
-from pfedeg.federation import Federation
 from pfedeg.graph import KnowledgeGraph
 
 Rates = dict[str, float]  # by task: "own" and "shared" (training), "rank"
@@ -95,10 +94,7 @@ def main() -> None:
     """Measure and print."""
     options = read_options()
     threads, repeats = options.threads, options.repeats
-    if options.data:
-        graph = next(iter(Federation.read(options.data / "fb15k-237-fed3.parquet").graphs.values()))
-    else:
-        graph = synthetic_graph()
+    graph = read_graph(options.data)
     kind = "first client of FB15k-237-Fed3" if options.data else "synthetic graph"
     print(
         f"{kind}: {len(graph.train):,} triples, {len(graph.entities):,} entities; dim {DIM}, batch {BATCH}, "

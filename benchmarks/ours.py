@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from pfedeg.federation import Federation
 from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
 from pfedeg.kernels.fused import Fused
@@ -33,6 +34,13 @@ def synthetic_graph(
     train, valid, test = (np.ascontiguousarray(part) for part in parts)
     names = [tuple(f"{kind}{i}" for i in range(n)) for kind, n in (("e", entities), ("r", relations))]
     return KnowledgeGraph(names[0], names[1], train, valid, test)
+
+
+def read_graph(data: Path | None) -> KnowledgeGraph:
+    """The first client of FB15k-237-Fed3, or a synthetic graph of its size."""
+    if data is None:
+        return synthetic_graph()
+    return next(iter(Federation.read(data / "fb15k-237-fed3.parquet").graphs.values()))
 
 
 def best_of(repeats: int, work: Callable[[], None]) -> float:

@@ -1,29 +1,21 @@
 """Where a batch's time goes: milliseconds of each pass on one thread, and nanoseconds per (positive, negative) pair.
 
-    python benchmarks/phases.py --data FOLDER
+python benchmarks/phases.py --data FOLDER
 """
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numba
 import numpy as np
-from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, best_of, synthetic_graph
 
-from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph
+from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, read_graph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, passes, scratch
-from pfedeg.kernels.jit import NEXT
+from pfedeg.kernels.jit import NEXT, kernel
 
 
-def opened(function: Callable[..., None]) -> Any:
-    """A part of a kernel that Python may call, which is compiled code's alone otherwise."""
-    return numba.njit(nogil=True, _nrt=False, error_model="numpy")(function)
-
-
-@opened
+@kernel
 def draw(s, chunk, entities, positives, chosen, groups, x):
     """Pass 1."""
     x.tally[0] = 0
@@ -31,38 +23,38 @@ def draw(s, chunk, entities, positives, chosen, groups, x):
         passes._draw(0, s, chunk, entities, positives, chosen, group, 0, np.uint64(7), x)
 
 
-@opened
+@kernel
 def catch_up(sync, s, table, moments, rates, step, x):
     """Steps that rows have missed."""
     passes._catch_up(sync, s, table, moments, rates, step, x)
 
 
-@opened
+@kernel
 def meet(model, s, chunk, tables, positives, chosen, groups, x):
     """Pass 2."""
     for group in range(groups):
         passes._meet(0, model, s, chunk, tables, positives, chosen, group, np.float32(1e-3), x)
 
 
-@opened
+@kernel
 def settle(sync, positives, chosen, ready, x):
     """Between passes 2 and 3."""
     passes._settle(1, sync, positives, chosen, ready, x)
 
 
-@opened
+@kernel
 def sort(s, chunk, positives, chosen, x):
     """Pass 3."""
     passes._sort_pairs(0, s, chunk, positives, chosen, 0, len(chosen), x)
 
 
-@opened
+@kernel
 def update(sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
     """Pass 4."""
     passes._update(0, sync, model, s, None, tables, moments, knowledge, positives, chosen, rates, step, x)
 
 
-def phases(ours: Ours, sampling: str, pull: float, repeats: int) -> dict[str, float]:
+def phases(ours: Ours, sampling: Sampling, pull: float, repeats: int) -> dict[str, float]:
     """Seconds of each pass, the median of several batches."""
     local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
     chunk = CHUNK if sampling == "shared" else None
@@ -72,39 +64,26 @@ def phases(ours: Ours, sampling: str, pull: float, repeats: int) -> dict[str, fl
     x = scratch.make_scratch(settings, chunk, tables, BATCH, 1)
     groups = BATCH // (chunk or 1)
     ready = BATCH + groups * x.ids.shape[1] if chunk else BATCH
-    sync, rates = np.zeros(32, np.int64), scratch.make_rates(local, 0, 1000)
+    sync, rates = np.zeros(32, np.int64), scratch.make_rates(local, 0, repeats)
     rng, times = np.random.default_rng(1), dict[str, list[float]]()
     x.relation[:, : tables.relation.shape[1]] = 1
     for step in range(repeats):
         chosen = rng.permutation(len(facts.triples))[:BATCH].astype(np.int64)
-        x.total[1] = 1.0
-
-        def run(name: str, work: Callable[[], None], step: int = step) -> None:
+        near = Knowledge(known, known[:0])
+        work: dict[str, Callable[[], None]] = {
+            "draw": partial(draw, settings, chunk, len(tables.entity), facts, chosen, groups, x),
+            "catch up": partial(catch_up, sync, settings, tables.entity, moments, rates, step, x),
+            "meet": partial(meet, model, settings, chunk, tables, facts, chosen, groups, x),
+            "settle": partial(settle, sync, facts, chosen, ready, x),
+            "sort": partial(sort, settings, chunk, facts, chosen, x),
+            "update": partial(update, sync, model, settings, tables, moments, near, facts, chosen, rates, step, x),
+        }
+        for name in (name for name in work if settings.rest or name != "catch up"):
             sync[NEXT] = 0
-            seconds = best_of(1, work)
+            seconds = best_of(1, work[name])
             if step:  # the first compiles
                 times.setdefault(name, []).append(seconds)
-
-        run("draw", lambda: draw(settings, chunk, len(tables.entity), facts, chosen, groups, x))
-        if settings.rest:
-            run("catch up", lambda: catch_up(sync, settings, tables.entity, moments, rates, step, x))
-        run("meet", lambda: meet(model, settings, chunk, tables, facts, chosen, groups, x))
-        run("settle", lambda: settle(sync, facts, chosen, ready, x))
-        run("sort", lambda: sort(settings, chunk, facts, chosen, x))
-        run(
-            "update",
-            lambda: update(
-                sync, model, settings, tables, moments, Knowledge(known, known[:0]), facts, chosen, rates, step, x
-            ),
-        )
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
-
-
-def read_graph(data: Path | None) -> KnowledgeGraph:
-    """The first client of FB15k-237-Fed3, or a synthetic graph of its size."""
-    if data is None:
-        return synthetic_graph()
-    return next(iter(Federation.read(data / "fb15k-237-fed3.parquet").graphs.values()))
 
 
 def main() -> None:
@@ -117,9 +96,11 @@ def main() -> None:
     graph = read_graph(options.data)
     for name in options.models:
         ours = Ours(graph, name, 1)
-        for sampling, pull in (("own", PULL), ("shared", 0.0)):
+        settings: tuple[tuple[Sampling, float], ...] = (("own", PULL), ("shared", 0.0))
+        for sampling, pull in settings:
             seconds = phases(ours, sampling, pull, options.repeats)
-            cells = (f"{phase} {1e3 * time:.2f} ms ({1e9 * time / (BATCH * NEGATIVES):.0f})" for phase, time in seconds.items())
+            pairs = BATCH * NEGATIVES
+            cells = (f"{phase} {1e3 * each:.2f} ms ({1e9 * each / pairs:.0f})" for phase, each in seconds.items())
             print(f"{NAMES[name]:8} {sampling:7}", *cells, sep="  ", flush=True)
 
 

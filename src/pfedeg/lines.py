@@ -29,7 +29,7 @@ def copy(array: NDArray[Number]) -> NDArray[Number]:
 
 def begins_line(array: NDArray[Any]) -> bool:
     """Whether an array is as those that are made here."""
-    return array.flags.c_contiguous and array.ctypes.data % LINE == 0
+    return array.size == 0 or (array.flags.c_contiguous and array.ctypes.data % LINE == 0)
 
 
 def _begin_line(memory: NDArray[Number], shape: tuple[int, ...]) -> NDArray[Number]:

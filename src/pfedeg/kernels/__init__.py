@@ -67,13 +67,15 @@ class Moments(NamedTuple):
     @classmethod
     def zeros(cls, tables: Tables) -> "Moments":
         """Moments at the start."""
-        tables_twice = (tables.entity, tables.entity, tables.relation, tables.relation)
-        return cls(*(lines.zeros(table.shape, table.dtype) for table in tables_twice), np.zeros(1, np.int64))
+        entity1, entity2, relation1, relation2 = (
+            lines.zeros(table.shape, table.dtype) for table in (*[tables.entity] * 2, *[tables.relation] * 2)
+        )
+        return cls(entity1, entity2, relation1, relation2, np.zeros(1, np.int64))
 
     def copy(self) -> "Moments":
         """Moments of one's own."""
-        first, second, third, fourth, steps = self
-        return Moments(*(lines.copy(table) for table in (first, second, third, fourth)), steps.copy())
+        entity1, entity2, relation1, relation2 = (lines.copy(table) for table in self[:4])
+        return Moments(entity1, entity2, relation1, relation2, self.steps.copy())
 
 
 class Knowledge(NamedTuple):

@@ -1,11 +1,11 @@
 """Training, compiled: sampling, scores, gradients and Adam fused, the same for any number of threads.
 
 A batch takes four passes. (1) Over groups of positives that share negatives (groups of one, where each has its own):
-draw the negatives. (2) Over groups: score, weigh, and sum the gradients of the queries; of own negatives some at a time,
-while their rows are at hand; where negatives are shared, also their gradients. (3) Sort the other (query, entity) pairs
-by entity. (4) Over entities: sum the row's gradient in the order of the positives and apply Adam, with the pull towards
-K in the same visit. There are no gradient tables and no atomics on numbers, so neither threads nor their timing can
-change a result.
+draw the negatives. (2) Over groups: score, weigh, and sum the gradients of the queries; with own negatives some at a
+time, while their rows are at hand; with shared ones their gradients, too. (3) Sort the other (query, entity) pairs by
+entity. (4) Over entities: sum the row's gradient in the order of the positives and apply Adam, with the pull towards K
+in the same visit. There are no gradient tables and no atomics on numbers, so neither threads nor their timing can change
+a result.
 
 Adam moves every row in every step. Where nothing pulls at rows, those that a batch does not touch are left alone, and
 the steps that they miss are made, one by one and with the same rounding, before a batch reads them and at the end.
@@ -17,7 +17,18 @@ from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel, take
 from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
-from pfedeg.kernels.tiles import ZERO, compare, compare_one, compare_two, compose, exchange, gather, gather_four, prepare, spread
+from pfedeg.kernels.tiles import (
+    ZERO,
+    compare,
+    compare_one,
+    compare_two,
+    compose,
+    exchange,
+    gather,
+    gather_four,
+    prepare,
+    spread,
+)
 from pfedeg.kernels.vectors import LANES, choose, clear, fill, fma, largest, load, magnitude, store, total
 
 CLOSE = 16  # own negatives whose rows stay close from their scores to their gradients

@@ -371,17 +371,17 @@ def _gather_moduli(model, q, table, ids, weights, g):
 def _gather_products(model, q, table, ids, weights, g):
     tiled = len(g) - len(g) % (8 * LANES)
     for k in range(0, tiled, 8 * LANES):
-        l = k + 4 * LANES
+        k2 = k + 4 * LANES
         a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
-        e, f, h, i = load(g, l), load(g, l + LANES), load(g, l + 2 * LANES), load(g, l + 3 * LANES)
+        e, f, h, i = load(g, k2), load(g, k2 + LANES), load(g, k2 + 2 * LANES), load(g, k2 + 3 * LANES)
         for j in range(len(ids)):
             row, w = table[ids[j]], repeat(weights, j)
             a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
             c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
-            e, f = fma(w, load(row, l), e), fma(w, load(row, l + LANES), f)
-            h, i = fma(w, load(row, l + 2 * LANES), h), fma(w, load(row, l + 3 * LANES), i)
+            e, f = fma(w, load(row, k2), e), fma(w, load(row, k2 + LANES), f)
+            h, i = fma(w, load(row, k2 + 2 * LANES), h), fma(w, load(row, k2 + 3 * LANES), i)
         _store_along(g, k, a, b, c, d)
-        _store_along(g, l, e, f, h, i)
+        _store_along(g, k2, e, f, h, i)
     for k in range(tiled, len(g), LANES):
         a = load(g, k)
         for j in range(len(ids)):
@@ -476,31 +476,39 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
     n, width = len(ids), query.shape[1]
     rows, queries = panel[:n], panel[n : n + end - begin]
     for k in range(0, width, 2 * LANES):
-        l = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
+        k2 = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
         for j in range(n):
             store(rows[j], 0, load(table[ids[j]], k))
-            store(rows[j], LANES, load(table[ids[j]], l))
+            store(rows[j], LANES, load(table[ids[j]], k2))
         for i in range(begin, end):
             store(queries[i - begin], 0, load(query[i], k))
-            store(queries[i - begin], LANES, load(query[i], l))
+            store(queries[i - begin], LANES, load(query[i], k2))
         for i in range(begin, end, 6):
-            _by_queries(rows, weight, _six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k, l)
+            _by_queries(rows, weight, _six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k, k2)
         for j in range(0, n, 6):
             first = min(j, n - 6)  # the last six may overlap with those before
-            _by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, l)
+            _by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, k2)
 
 
 @jit
 def _six(i, end, none):
-    return _four(i, end, none) + (i + 4 if i + 4 < end else none, i + 5 if i + 5 < end else none)
+    a, b, c, d = _four(i, end, none)
+    return a, b, c, d, i + 4 if i + 4 < end else none, i + 5 if i + 5 < end else none
 
 
 @jit
-def _by_queries(rows, weight, i, g, k, l):
-    """Columns k … and l … of the gradients of six queries."""
+def _by_queries(rows, weight, i, g, k, k2):
+    """Columns k … and k2 … of the gradients of six queries."""
     wa, wb, wc, wd, we, wf = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]], weight[i[4]], weight[i[5]]
     ak, bk, ck, dk, ek, fk = load(g[0], k), load(g[1], k), load(g[2], k), load(g[3], k), load(g[4], k), load(g[5], k)
-    al, bl, cl, dl, el, fl = load(g[0], l), load(g[1], l), load(g[2], l), load(g[3], l), load(g[4], l), load(g[5], l)
+    al, bl, cl, dl, el, fl = (
+        load(g[0], k2),
+        load(g[1], k2),
+        load(g[2], k2),
+        load(g[3], k2),
+        load(g[4], k2),
+        load(g[5], k2),
+    )
     for j in range(len(rows)):
         x, y = load(rows[j], 0), load(rows[j], LANES)
         ak, al = fma(repeat(wa, j), x, ak), fma(repeat(wa, j), y, al)
@@ -510,12 +518,12 @@ def _by_queries(rows, weight, i, g, k, l):
         ek, el = fma(repeat(we, j), x, ek), fma(repeat(we, j), y, el)
         fk, fl = fma(repeat(wf, j), x, fk), fma(repeat(wf, j), y, fl)
     _store_six(g, k, ak, bk, ck, dk, ek, fk)
-    _store_six(g, l, al, bl, cl, dl, el, fl)
+    _store_six(g, k2, al, bl, cl, dl, el, fl)
 
 
 @jit
-def _by_rows(queries, weight, j, g, k, l):
-    """Columns k … and l … of the gradients of six rows."""
+def _by_rows(queries, weight, j, g, k, k2):
+    """Columns k … and k2 … of the gradients of six rows."""
     ak = bk = ck = dk = ek = fk = al = bl = cl = dl = el = fl = fill(ZERO)
     for i in range(len(queries)):
         w, x, y = weight[i], load(queries[i], 0), load(queries[i], LANES)
@@ -526,7 +534,7 @@ def _by_rows(queries, weight, j, g, k, l):
         ek, el = fma(repeat(w, j + 4), x, ek), fma(repeat(w, j + 4), y, el)
         fk, fl = fma(repeat(w, j + 5), x, fk), fma(repeat(w, j + 5), y, fl)
     _store_six(g, k, ak, bk, ck, dk, ek, fk)
-    _store_six(g, l, al, bl, cl, dl, el, fl)
+    _store_six(g, k2, al, bl, cl, dl, el, fl)
 
 
 @jit
