@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -66,10 +67,16 @@ class Ours:
         self.questions, _ = questions(graph.test, graph.known(), len(graph.relations))
 
     def train_seconds(
-        self, sampling: Sampling, pull: float, repeats: int, triples: int | None = None, negatives: int = NEGATIVES
+        self,
+        sampling: Sampling,
+        pull: float,
+        repeats: int,
+        triples: int | None = None,
+        negatives: int = NEGATIVES,
+        chunk: int = CHUNK,
     ) -> float:
         """One epoch over the first `triples` triples."""
-        local = Local(epochs=1, batch=BATCH, negatives=negatives, sampling=sampling, chunk=CHUNK)
+        local = Local(epochs=1, batch=BATCH, negatives=negatives, sampling=sampling, chunk=chunk)
         tables = self.tables.copy()
         moments, known = Moments.zeros(tables), self.tables.copy().entity
         part = Positives(self.positives.triples[:triples], self.positives.group[:triples], *self.positives[2:])

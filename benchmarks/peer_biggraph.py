@@ -1,8 +1,9 @@
 """PyTorch-BigGraph with as many shared negatives per positive as ours: triples per second of its training.
 
 Only tails are corrupted, as in ours. 256 positives share 256 negatives, in two ways: uniform ones, as ours are, or each
-other's tails; which is faster varies, and the faster one counts. Both make fewer different negatives than our chunks of
-64. Its negatives are not filtered. Softmax loss, row Adagrad, one process per thread without locks.
+other's tails; which is faster varies, and the faster one counts. Our chunks are of 64 by default, which makes more
+different negatives and more work, so ours are also measured in chunks of 256. Its negatives are not filtered. Softmax
+loss, row Adagrad, one process per thread without locks.
 """
 
 import logging
@@ -18,6 +19,7 @@ import numpy as np
 from ours import BATCH, DIM, NEGATIVES
 from pfedeg.graph import KnowledgeGraph
 
+SHARING = NEGATIVES  # positives that share negatives
 LARGE_BATCH = 4096  # beside ours: its speed comes from large matrix products
 NEGATIVE_KINDS = {"uniform": (NEGATIVES, 0), "batch": (0, NEGATIVES)}  # uniform ones, tails of the batch
 KINDS = {  # operator, comparator, real numbers per entity

@@ -4,8 +4,8 @@ A batch takes four passes. (1) Over groups of positives that share negatives (gr
 draw the negatives. (2) Over groups: score, weigh, and sum the gradients of the queries; with own negatives some at a
 time, while their rows are at hand; with shared ones their gradients, too. (3) Sort the other (query, entity) pairs by
 entity. (4) Over entities: sum the row's gradient in the order of the positives and apply Adam, with the pull towards K
-in the same visit. There are no gradient tables and no atomics on numbers, so neither threads nor their timing can change
-a result.
+in the same visit. There are no gradient tables and no atomics on numbers, so neither threads nor their timing can
+change a result.
 
 Adam moves every row in every step. Where nothing pulls at rows, those that a batch does not touch are left alone, and
 the steps that they miss are made, one by one and with the same rounding, before a batch reads them and at the end.
