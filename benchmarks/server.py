@@ -2,6 +2,7 @@
 
 python benchmarks/server.py            about three minutes, up to 1,000 clients and 1 M aligned ids
 python benchmarks/server.py --quick    a few seconds
+python benchmarks/server.py --plot docs/plots
 
 "moved" counts what must move at least: every row read once per pass (PFedEG+ has two) and every new row written once.
 It is compared with numpy's copy of a large array on as many threads. New rows need new memory, which the system
@@ -15,10 +16,12 @@ import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from curves import Point
 from pfedeg import lines
 from pfedeg.kernels import Absorb, cores
 from pfedeg.shared import Mat, Rows, Shared
@@ -194,6 +197,20 @@ def show(result: dict[str, Any]) -> None:
         head = ""
 
 
+def points(results: list[dict[str, Any]]) -> list[Point]:
+    """What is drawn: time against ids, and time per pair of owners against owners per id."""
+    found = []
+    for result in results:
+        for name in PASSES:
+            seconds = result[name]["at_hand"]
+            if result["series"] == "ids":
+                found.append(Point(curve="server-ids", model=name, sampling="", x=result["ids"], y=1e3 * seconds))
+            if result["series"] == "owners":
+                each = 1e9 * seconds / result["owners_squared"]
+                found.append(Point(curve="server-owners", model=name, sampling="", x=result["owners"], y=each))
+    return found
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,6 +218,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON on the last line")
+    parser.add_argument("--plot", type=Path, help="draw into this folder (needs the plot extra)")
     options = parser.parse_args()
     measure(Case("", 3, 100, 3), options.threads, 1)  # compiles
     print(
@@ -222,6 +240,10 @@ def main() -> None:
     print(f"numpy's copy: {copy[0] / 1e9:.1f} GB/s into memory at hand, {copy[1] / 1e9:.1f} GB/s into new memory")
     for result in results:
         compare(result, copy)
+    if options.plot:
+        from plots import draw
+
+        draw(points(results), options.plot, "svg")
     if options.json:
         speeds = {"at_hand": copy[0], "new": copy[1]}
         print(

@@ -1,4 +1,4 @@
-"""Drawing negatives, compiled: uniform by a counter, so that who draws when changes nothing; known tails do not count."""
+"""Drawing negatives, compiled: uniform by a counter, so that who draws when changes nothing; no known tails."""
 
 import numpy as np
 

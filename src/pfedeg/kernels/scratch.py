@@ -110,7 +110,8 @@ def make_rates(local: Local, done: int, steps: int) -> Mat:
     n = np.arange(1, steps + 1)
     t = done + n
     rate, unbias = local.lr / (1 - local.beta1**t), 1 / np.sqrt(1 - local.beta2**t)
-    return np.stack([rate, unbias, local.beta1**n, local.beta2 ** (n / 2)], 1).astype(np.float32)
+    with np.errstate(over="ignore"):  # an absurd lr becomes infinite, training diverges, and the client says so
+        return np.stack([rate, unbias, local.beta1**n, local.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
 def make_contrast(absorb: Absorb) -> Contrast | None:
