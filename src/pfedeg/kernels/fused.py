@@ -8,7 +8,7 @@ from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
 from pfedeg.kernels.scratch import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
-from pfedeg.kernels.vectors import LANES
+from pfedeg.kernels.tiles import QUERIES
 from pfedeg.models import Mat, Model
 
 
@@ -67,21 +67,24 @@ class Fused:
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Kernels.scores`."""
-        blocks = -(-len(queries) // LANES)
-        result = lines.zeros((blocks, len(tables.entity), LANES), np.float32)
+        blocks = -(-len(queries) // QUERIES)
+        result = lines.zeros((blocks, len(tables.entity), QUERIES), np.float32)
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
-        self._team.run(ranking.scores, model, entity, queries, self._ids(), result)
+        self._team.run(ranking.scores, model, entity, queries, *self._block(entity), result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
         result = np.zeros(len(questions.truth))
         threads = self._team.size
-        buffer = lines.zeros((threads, len(tables.entity), LANES), np.float32)
-        truths, counts = np.zeros((threads, LANES), np.float32), np.zeros((threads, 2, LANES))
+        buffer = lines.zeros((threads, len(tables.entity), QUERIES), np.float32)
+        truths, counts = np.zeros((threads, QUERIES), np.float32), np.zeros((threads, 2, QUERIES))
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
-        self._team.run(ranking.ranks, model, entity, queries, questions, self._ids(), buffer, truths, counts, result)
+        block = self._block(entity)
+        self._team.run(ranking.ranks, model, entity, queries, questions, *block, buffer, truths, counts, result)
         return result
 
-    def _ids(self) -> Ids:
-        return np.zeros((self._team.size, LANES), np.int32)
+    def _block(self, entity: Mat) -> tuple[Ids, Mat]:
+        """For each thread: which queries it compares, and memory for their numbers side by side."""
+        threads = self._team.size
+        return np.zeros((threads, QUERIES), np.int32), lines.zeros((threads, entity.shape[1], QUERIES), np.float32)

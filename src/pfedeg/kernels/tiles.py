@@ -5,6 +5,7 @@ compose      q = compose(h, r), r prepared                        (models.py has
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_two, of two queries; compare_one, with one row
 gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
+score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
 
 Rows are a whole number of vectors long (`scratch.widen` sees to it); the halves of complex ones too.
@@ -37,7 +38,8 @@ from pfedeg.kernels.vectors import (
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
 ZERO = np.float32(0.0)
-QUERIES = 8  # queries that stay close while all of a group's negatives meet them
+CLOSE = 8  # queries that stay close while all of a group's negatives meet them
+QUERIES = 16  # queries that are compared with all rows together
 
 
 def prepare(model, r, prepared):
@@ -84,6 +86,10 @@ def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, pan
 
 def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     """For queries i[0] … i[3] and rows ids[j] … ids[j + 3], add all shares weight[i, j] · ∂s to both gradients."""
+
+
+def score_all(model, table, queries, ids, panel, score):
+    """Scores of the queries ids[0] … ids[15] with every row of a table: score[row, query]."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -257,6 +263,49 @@ def _two_by_four(p, q, table, ids, j):
         pc, qc = fma(x, load(c, k), pc), fma(y, load(c, k), qc)
         pd, qd = fma(x, load(d, k), pd), fma(y, load(d, k), qd)
     return totals(pa, pb, pc, pd, qa, qb, qc, qd)
+
+
+@implement(score_all, TransE, RotatE)
+def _score_all_distances(model, table, queries, ids, panel, score):
+    for e in range(len(table)):  # the score is symmetric, so a row is compared with queries as with other rows
+        store(score[e], 0, compare(model, table[e], queries, ids, 0))
+        store(score[e], LANES, compare(model, table[e], queries, ids, LANES))
+
+
+@implement(score_all, ComplEx, DistMult)
+def _score_all_products(model, table, queries, ids, panel, score):
+    """A matrix product: the queries' k-th numbers lie side by side, and six rows at a time meet them."""
+    for lane in range(QUERIES):
+        for k in range(table.shape[1]):
+            panel[k, lane] = queries[ids[lane], k]
+    for e in range(0, len(table), 6):
+        _score_six(table, _six(e, len(table), len(table) - 1), panel, score)
+
+
+@jit
+def _score_six(table, rows, panel, score):
+    a, b, c, d, e, f = table[rows[0]], table[rows[1]], table[rows[2]], table[rows[3]], table[rows[4]], table[rows[5]]
+    a0 = b0 = c0 = d0 = e0 = f0 = a8 = b8 = c8 = d8 = e8 = f8 = fill(ZERO)
+    for k in range(len(panel)):
+        x, y = load(panel[k], 0), load(panel[k], LANES)
+        a0, a8 = fma(repeat(a, k), x, a0), fma(repeat(a, k), y, a8)
+        b0, b8 = fma(repeat(b, k), x, b0), fma(repeat(b, k), y, b8)
+        c0, c8 = fma(repeat(c, k), x, c0), fma(repeat(c, k), y, c8)
+        d0, d8 = fma(repeat(d, k), x, d0), fma(repeat(d, k), y, d8)
+        e0, e8 = fma(repeat(e, k), x, e0), fma(repeat(e, k), y, e8)
+        f0, f8 = fma(repeat(f, k), x, f0), fma(repeat(f, k), y, f8)
+    _store_two(score[rows[0]], a0, a8)
+    _store_two(score[rows[1]], b0, b8)
+    _store_two(score[rows[2]], c0, c8)
+    _store_two(score[rows[3]], d0, d8)
+    _store_two(score[rows[4]], e0, e8)
+    _store_two(score[rows[5]], f0, f8)
+
+
+@jit
+def _store_two(row, a, b):
+    store(row, 0, a)
+    store(row, LANES, b)
 
 
 @implement(compare_one, TransE)
@@ -458,9 +507,9 @@ def _meet_modulus(row, by_row, j, k, m, a, b, wa, wb, s):
 def _exchange_distances(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
     for j in range(len(ids)):
         clear(by_row[j])
-    for first in range(begin, end, QUERIES):
+    for first in range(begin, end, CLOSE):
         for j in range(0, len(ids), 4):
-            for i in range(first, min(first + QUERIES, end), 4):
+            for i in range(first, min(first + CLOSE, end), 4):
                 swap(model, query, _four(i, end, len(query) - 1), table, ids, j, weight, by_query, i - begin, by_row)
 
 
