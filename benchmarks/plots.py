@@ -68,7 +68,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
     "svg.hashsalt": "pfedeg",  # the same points give the same file
 }
-LINEAR = {"memory-entities": 0.0, "sampling": 0.9}  # axes that are not logarithmic: where they begin, of the least
+LINEAR = {"memory-entities": 0.0, "sampling": 0.7}  # not logarithmic: where the axis begins, of the greatest value
 APART = 0.058  # of the axis's height between two labels
 
 
@@ -105,7 +105,7 @@ def _draw_curve(axes: Any, points: Sequence["Point"]) -> None:
     xs, ys = sorted({point["x"] for point in points}), [point["y"] for point in points]
     if points[0]["curve"] in LINEAR:
         axes.set_xlim(0, 1.03 * xs[-1])
-        axes.set_ylim(LINEAR[points[0]["curve"]] * min(ys), 1.1 * max(ys))
+        axes.set_ylim(LINEAR[points[0]["curve"]] * max(ys), 1.1 * max(ys))
         axes.yaxis.set_major_formatter("{x:,.10g}")
     else:
         _logarithmic(axes, xs, 0.6 * min(ys), 1.4 * max(ys))

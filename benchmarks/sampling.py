@@ -41,13 +41,16 @@ def measure(options: argparse.Namespace) -> Iterable[Point]:
 
 
 def compare(points: list[Point]) -> None:
-    """Own, shared and the difference, in the last round of each model."""
+    """Shared less own in each round of each model."""
     for model in dict.fromkeys(point["model"] for point in points):
-        last = {point["sampling"]: point for point in points if point["model"] == model}
-        own, shared = last["own"]["y"], last["shared"]["y"]
-        difference, rounds = shared - own, last["own"]["x"]
-        verdict = "alike" if abs(difference) <= ALIKE else "not alike"
-        print(f"{NAMES[model]:8} round {rounds}: own {own:.4f}, shared {shared:.4f}: {difference:+.4f}, {verdict}")
+        own, shared = (
+            {point["x"]: point["y"] for point in points if (point["model"], point["sampling"]) == (model, sampling)}
+            for sampling in SAMPLINGS
+        )
+        difference = {number: shared[number] - own[number] for number in own}
+        cells = "  ".join(f"{number}: {value:+.4f}" for number, value in difference.items())
+        verdict = "alike" if max(map(abs, difference.values())) <= ALIKE else f"not within {ALIKE} in every round"
+        print(f"{NAMES[model]:8} shared − own by round  {cells}  {verdict}")
 
 
 def main() -> None:
