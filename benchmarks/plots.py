@@ -69,6 +69,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "pfedeg",  # the same points give the same file
 }
 LINEAR = {"memory-entities": 0.0, "sampling": 0.7}  # not logarithmic: where the axis begins, of the greatest value
+PER_PAIR = ("server-owners",)  # proportional growth is level there
 APART = 0.058  # of the axis's height between two labels
 
 
@@ -109,7 +110,8 @@ def _draw_curve(axes: Any, points: Sequence["Point"]) -> None:
         axes.yaxis.set_major_formatter("{x:,.10g}")
     else:
         _logarithmic(axes, xs, 0.6 * min(ys), 1.4 * max(ys))
-        _guide(axes, xs, 0.75 * min(point["y"] / point["x"] for point in points), 0.6 * min(ys))
+        if points[0]["curve"] not in PER_PAIR:
+            _guide(axes, xs, 0.75 * min(point["y"] / point["x"] for point in points), 0.6 * min(ys))
     axes.set_xticks(xs, [f"{x:,}" for x in xs])
     _label_ends(axes, ends)
 
