@@ -113,7 +113,7 @@ def test_open_fields_follow_method_and_model(method: str, model: str) -> None:
     assert (resolved.mu, resolved.tau, resolved.contrast) == contrastive
     assert (resolved.reduce is None) == (method not in PLUS)
     assert resolved.resolved() == resolved
-    assert Config(**resolved.as_dict()) == resolved  # type: ignore[arg-type]
+    assert Config(**resolved.as_dict()) == resolved
 
 
 def test_what_is_given_goes_over_what_is_prescribed() -> None:

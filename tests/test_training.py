@@ -311,7 +311,7 @@ def test_a_run_on_disk_evaluates_to_its_result(synthetic: Federation, tmp_path: 
     result = start(synthetic, out=tmp_path / "run").run().result
     run = Run(tmp_path / "run", KERNELS)
     for split in ("valid", "test"):
-        assert training.summary(run.evaluate(split)) == result[split]  # type: ignore[arg-type, index]
+        assert training.summary(run.evaluate(split)) == result[split]
     both, heads = run.evaluate("test", None), run.evaluate("test", "head")
     assert both["ash"].triples == heads["ash"].triples
     graph = run.graph("Čedar [x]")
@@ -453,7 +453,7 @@ def test_two_processes_cannot_work_on_one_run(synthetic: Federation, tmp_path: P
     with pytest.raises(InputError, match="run: another process is working on this run"):
         start(synthetic, out=tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "history.jsonl").read_bytes() == before
-    first.close()  # type: ignore[attr-defined]
+    first.close()
     assert start(synthetic, out=tmp_path / "run", resume=True).rounds_done == 3
 
 
