@@ -8,7 +8,7 @@ in the same visit. There are no gradient tables and no atomics on numbers, so ne
 change a result.
 
 Adam moves every row in every step. Where nothing pulls at rows, those that a batch does not touch are left alone, and
-the steps that they miss are made, one by one and with the same rounding, before a batch reads them and at the end.
+the steps that they miss are made before a batch reads them and at the end: the same steps, rounded a little otherwise.
 """
 
 import numpy as np
@@ -18,7 +18,6 @@ from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel, take
 from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
 from pfedeg.kernels.tiles import (
-    ZERO,
     compare,
     compare_one,
     compare_two,
@@ -29,7 +28,7 @@ from pfedeg.kernels.tiles import (
     prepare,
     spread,
 )
-from pfedeg.kernels.vectors import LANES, choose, clear, fill, fma, largest, load, magnitude, store, total
+from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, fill, fma, largest, load, magnitude, store, total
 
 CLOSE = 16  # own negatives whose rows stay close from their scores to their gradients
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax

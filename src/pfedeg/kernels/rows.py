@@ -3,8 +3,7 @@
 import numpy as np
 
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.tiles import ZERO
-from pfedeg.kernels.vectors import LANES, fill, fma, load, root, store, total
+from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, root, store, total
 
 ONE = np.float32(1.0)
 RATE, UNBIAS, FADE, FADE_ROOT = range(4)  # columns of `rates`, see `scratch.make_rates`

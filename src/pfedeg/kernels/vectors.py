@@ -20,6 +20,7 @@ from numba.extending import intrinsic, lower_builtin, register_model
 from pfedeg.kernels.jit import jit
 
 LANES = 8
+ZERO = np.float32(0.0)
 _FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _BITS = ir.VectorType(ir.IntType(32), LANES)
 _MINUS = ir.Constant(_BITS, [-(2**31)] * LANES)  # the sign bit of every lane
