@@ -4,10 +4,10 @@ import resource
 import sys
 import warnings
 
-from pfedeg import Federation, KnowledgeGraph, train, training
+from pfedeg import Federation, KnowledgeGraph, course, train
 from pfedeg.cli import main
 
-training.CHECKPOINT_SECONDS = -1.0
+course.CHECKPOINT_SECONDS = -1.0
 if limit := int(sys.argv.pop(1)):
     with warnings.catch_warnings():  # compile first: machine code is kept in files too
         warnings.simplefilter("ignore")

@@ -17,7 +17,7 @@ import pytest
 from safetensors import safe_open
 
 import pfedeg
-from pfedeg import store, training
+from pfedeg import course, store
 from pfedeg.config import Config
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.federation import Federation, safe_name
@@ -311,7 +311,7 @@ def test_a_run_on_disk_evaluates_to_its_result(synthetic: Federation, tmp_path: 
     result = start(synthetic, out=tmp_path / "run").run().result
     run = Run(tmp_path / "run", KERNELS)
     for split in ("valid", "test"):
-        assert training.summary(run.evaluate(split)) == result[split]
+        assert course.summary(run.evaluate(split)) == result[split]
     both, heads = run.evaluate("test", None), run.evaluate("test", "head")
     assert both["ash"].triples == heads["ash"].triples
     graph = run.graph("Čedar [x]")
@@ -472,10 +472,10 @@ def test_checkpoints_are_written_every_few_seconds(
     def save(folder: RunFolder, arrays: Any, about: Any) -> None:
         saved.append(about["round"])
 
-    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(course, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(RunFolder, "save_checkpoint", save)
     for _ in start(synthetic, tiny(rounds=10), out=tmp_path / "run"):
-        now[0] += training.CHECKPOINT_SECONDS * 0.4
+        now[0] += course.CHECKPOINT_SECONDS * 0.4
     assert saved == [4, 7, 10]
 
 
@@ -511,7 +511,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, where, full)
-        patch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+        patch.setattr(course, "CHECKPOINT_SECONDS", -1.0)
         with pytest.raises(RunError, match=r"something: cannot be written: No space left on device$"):
             run.run()
     assert not list((tmp_path / "run").rglob("*.tmp"))

@@ -202,10 +202,10 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
       pfedeg evaluate runs/mine --split valid
       pfedeg evaluate runs/mine --side both --json
     """
+    from pfedeg.course import summary
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
     from pfedeg.terminal import metrics_table
-    from pfedeg.training import summary
 
     opened = Run(run, default_kernels(threads))
     which: Any = None if side == "both" else side

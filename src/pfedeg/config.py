@@ -8,9 +8,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from pfedeg.client import Client
 from pfedeg.errors import InputError
+from pfedeg.graph import Ids, KnowledgeGraph
 from pfedeg.kernels import Absorb, Local
 from pfedeg.models import MODELS, Model
+from pfedeg.shared import ClientId
 from pfedeg.strategies import Strategy
 from pfedeg.strategies.baselines import FedE, Single
 from pfedeg.strategies.pfedeg import PFedEGPlus, PFedEGStar
@@ -127,6 +130,23 @@ class Config:
             lr=self.lr,
             alpha=self.alpha,
             loss=self.loss,
+        )
+
+    def build_client(
+        self, name: ClientId, graph: KnowledgeGraph, aligned: Ids, travelling: Ids, absorb: Absorb
+    ) -> Client:
+        """A client that trains by these settings."""
+        return Client(
+            name,
+            graph,
+            aligned,
+            travelling,
+            model=self.build_model(),
+            local=self.build_local(),
+            absorb=absorb,
+            seed=self.seed,
+            start=self.start,
+            moments=self.moments or "reset",
         )
 
     def build_strategy(self, threads: int | None = None) -> Strategy:
