@@ -36,7 +36,7 @@ curves: .venv/plot
 	touch $@
 
 .venv/dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,flower]'
 	touch $@
 
 .venv/bench: .venv/installed

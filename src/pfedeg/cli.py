@@ -11,36 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
-from pfedeg.options import Settings, json_option, threads_option
+from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pfedeg.config import Config
     from pfedeg.federation import Federation
     from pfedeg.training import Training
-
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-def console(stderr: bool = False) -> "Console":
-    """Where people read: results on stdout, progress and remarks on stderr."""
-    from rich.console import Console
-
-    made = Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
-    made.width = max(made.width, 80)  # rather a line that wraps than a number cut short
-    return made
-
-
-def say(text: str) -> None:
-    """A remark on stderr, on one line."""
-    click.echo(printable(text), err=True)
-
-
-def count(number: int, thing: str) -> str:
-    """A number of things, in words that agree."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 @click.group(context_settings=CONTEXT, invoke_without_command=True)
@@ -316,6 +294,11 @@ def show(run: Path, as_json: bool) -> None:
         out.print(drawn, highlight=False)
     if affinities:
         out.print(affinity_table(affinities[-1]))
+
+
+cli.add_command(secret)
+cli.add_command(server)
+cli.add_command(client)
 
 
 def _again() -> str:

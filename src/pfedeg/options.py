@@ -1,10 +1,36 @@
-"""The flags that commands share: one per setting, --threads, --json."""
+"""What commands share: a flag per setting, --threads, --json, and where they write."""
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from pfedeg.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def console(stderr: bool = False) -> "Console":
+    """Where people read: results on stdout, progress and remarks on stderr."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
+    made.width = max(made.width, 80)  # rather a line that wraps than a number cut short
+    return made
+
+
+def say(text: str) -> None:
+    """A remark on stderr, on one line."""
+    click.echo(printable(text), err=True)
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things, in words that agree."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 class Settings(click.Command):

@@ -136,7 +136,11 @@ class RunFolder:
         return arrays, json.loads(metadata["about"])
 
     def finish(
-        self, tables: Mapping[ClientId, Tables], graphs: Mapping[ClientId, KnowledgeGraph], result: Mapping[str, Any]
+        self,
+        tables: Mapping[ClientId, Tables],
+        graphs: Mapping[ClientId, KnowledgeGraph],
+        result: Mapping[str, Any],
+        keep_checkpoint: bool = False,
     ) -> None:
         """Write the tables, then the result, whose presence says that the run is complete."""
         for client, table in tables.items():
@@ -145,7 +149,8 @@ class RunFolder:
             arrays |= pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
             write_arrays(self.path / "clients" / safe_name(client) / "tables.safetensors", arrays, {"client": client})
         write_json(self.path / "result.json", result)
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
+        if not keep_checkpoint:
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def tables(self, client: ClientId) -> Tables:
         """A client's final tables, checked."""

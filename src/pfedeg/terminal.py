@@ -9,10 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from pfedeg.course import Course
 from pfedeg.errors import printable
 from pfedeg.evaluation import HITS
 from pfedeg.rounds import Round
-from pfedeg.training import Training
 
 COLUMNS = ("mrr", *(f"hits@{k}" for k in HITS))
 LINE_SECONDS = 5.0
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def watch(training: Training, console: Console, label: str) -> Iterator[Round]:
+def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
     """The rounds of a run, shown as they pass: a bar in a terminal, plain lines elsewhere."""
     total = training.config.rounds or 0
     began, before = time.monotonic(), training.rounds_done
@@ -58,7 +58,7 @@ def watch(training: Training, console: Console, label: str) -> Iterator[Round]:
             yield done
 
 
-def _note(training: Training, done: Round, left: float | None) -> str:
+def _note(training: Course, done: Round, left: float | None) -> str:
     loss = sum(done.loss.values()) / len(done.loss)
     evaluated = [line for line in training.history if "valid" in line]
     mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None
@@ -115,10 +115,11 @@ def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
         if len(affinity) > 30:
             table.add_row("…", f"and {len(affinity) - 30} more clients; all are in history.jsonl")
         return table
-    for name in affinity:
+    others = list(dict.fromkeys(name for shares in affinity.values() for name in shares))
+    for name in others:
         table.add_column(printable(name), justify="right")
     for learner, shares in affinity.items():
-        cells = [Text(f"{share:.0%}", _shade(share)) for share in shares.values()]
+        cells = [Text(f"{shares.get(name, 0):.0%}", _shade(shares.get(name, 0))) for name in others]
         table.add_row(Text(printable(learner)), *cells)
     return table
 

@@ -1,0 +1,210 @@
+"""A client's folder: its key, the secret, where its graph and its server are; and the process that answers for it."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pfedeg.config import suggest
+from pfedeg.deploy import keys, processes
+from pfedeg.errors import InputError
+from pfedeg.federation import Federation, create_folder
+from pfedeg.graph import KnowledgeGraph, normal
+from pfedeg.store import write_bytes, write_json
+from pfedeg.transport.channel import EndedError, Node, RefusedError, UnreachableError
+
+POLL = (0.1, 1.0)  # seconds between two looks for a message: when busy, and when idle
+AGAIN = (1.0, 10.0)  # seconds before joining again: at first, and at most
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who the client is, and where its graph and its server are."""
+
+    name: str
+    data: str
+    server: str
+    threads: int | None = None
+
+
+class ClientHome:
+    """Everything of a client in one folder."""
+
+    def __init__(self, path: Path) -> None:
+        """An existing one."""
+        self.path = path.resolve()
+        try:
+            self.place = Place(**json.loads((path / "client.json").read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{path}: not a client's folder; `pfedeg client init` makes one") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path / 'client.json'}: damaged ({error})") from None
+
+    @classmethod
+    def create(
+        cls, path: Path, *, name: str, data: Path, server: str, ca: Path, secret: Path, threads: int | None = None
+    ) -> "ClientHome":
+        """A new one, with a key pair of its own."""
+        name = normal(name)
+        if not name.strip() or len(name) > 200:
+            raise InputError(f"--name {name!r}: a client needs a name of 1 to 200 characters")
+        address(server)
+        keys.read_certificate(ca)
+        keys.read_secret(secret)
+        source = "world" if str(data) == "world" and not data.exists() else str(data.resolve())
+        read_graph(source, name, 0)
+
+        def fill(folder: Path) -> None:
+            keys.make_pair(folder, name)
+            write_bytes(folder / "ca.crt", ca.read_bytes())
+            keys.write_private(folder / "secret", secret.read_bytes())
+            write_json(folder / "client.json", {"name": name, "data": source, "server": server, "threads": threads})
+            (folder / "runs").mkdir()
+
+        create_folder(path.resolve(), fill)
+        path.chmod(0o700)
+        return cls(path)
+
+    @property
+    def public(self) -> Path:
+        """The file to give to the server operator."""
+        return self.path / "client.pub"
+
+    def start(self) -> None:
+        """Start in the background."""
+        processes.start(
+            self.path, ["client", "start", str(self.path), "--foreground"], lambda: bool(self.status()["running"])
+        )
+
+    def watch(self, say: Callable[[str], None]) -> None:
+        """Keep the process that answers alive, until told to stop."""
+        with processes.alone(self.path):
+            command = [sys.executable, "-m", "pfedeg", "client", "work", str(self.path)]
+            processes.watch(self.path, [processes.Child("client", command)], say)
+
+    def status(self) -> dict[str, Any]:
+        """Whether it runs, whether it has joined, and what it has done last."""
+        running = processes.watcher(self.path) is not None
+        try:
+            told = json.loads((self.path / "run" / "status.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            told = {"state": "starts"}
+        if not running:
+            told = {"state": "stopped"}
+        finished = [run.name for run in self.runs() if (run / "result.json").exists()]
+        return {"name": self.place.name, "server": self.place.server, "running": running, **told, "finished": finished}
+
+    def runs(self) -> list[Path]:
+        """The run directories, the latest last."""
+        found = [run for run in (self.path / "runs").iterdir() if (run / "provenance.json").exists()]
+        return sorted(found, key=lambda run: run.stat().st_mtime)
+
+    def work(self, say: Callable[[str], None]) -> None:
+        """Join the server and answer what it asks, for ever."""
+        from pfedeg.kernels import default_kernels
+        from pfedeg.transport import flower
+        from pfedeg.transport.agent import Agent
+
+        place, authority = self.place, keys.read_certificate(self.path / "ca.crt")
+        secret, key = keys.read_secret(self.path / "secret"), keys.read_pair(self.path / "client.key")
+        signer = keys.Signer(key)
+
+        def trusted(certificate: bytes, body: bytes, signature: bytes) -> bool:
+            found = keys.certified(authority, certificate)
+            return found is not None and keys.signed_by(found, body, signature)
+
+        agent = Agent(
+            self.path / "runs",
+            place.name,
+            cache(lambda seed: read_graph(place.data, place.name, seed)),
+            secret,
+            keys.fingerprint(secret),
+            sign=signer.sign,
+            trusted=trusted,
+            kernels=default_kernels(place.threads),
+            source=place.data,
+            log=say,
+        )
+        signal.signal(signal.SIGTERM, lambda *about: sys.exit(0))
+        remembered = self.path / "run" / "node.json"
+        number = json.loads(remembered.read_text())["node"] if remembered.exists() else 0
+        pause = AGAIN[0]
+        while True:
+            node = flower.Node(address(place.server), str(self.path / "ca.crt"), key, number)
+            try:
+                node.join()
+                number = node.node
+                write_json(remembered, {"node": number})
+                self._tell("joined", "")
+                say(f"joined {place.server}")
+                pause = AGAIN[0]
+                self._serve(node, agent)
+            except UnreachableError as error:
+                self._tell("unreachable", str(error))
+                say(f"cannot reach {place.server}: {error}")
+            except RefusedError as error:
+                number = 0
+                reason = f"the server refuses this client's key; has it been enrolled? ({error})"
+                self._tell("refused", reason)
+                say(reason)
+            except EndedError as error:
+                say(f"a run has ended: {error}")
+            except SystemExit:
+                node.leave()
+                raise
+            node.close()
+            time.sleep(pause)
+            pause = min(2 * pause, AGAIN[1])
+
+    def _serve(self, node: Node, agent: Any) -> None:
+        from pfedeg.transport.agent import MOST
+
+        pause = POLL[0]
+        while True:
+            request = node.receive(MOST)
+            if request is None:
+                time.sleep(pause)
+                pause = min(1.1 * pause, POLL[1])
+                continue
+            answer = agent.answer(request.body)
+            if answer is not None:
+                with suppress(RefusedError, EndedError):  # a run of yesterday; the server asks again if it wants
+                    node.reply(request, answer)
+            pause = POLL[0]
+            self._tell("joined", "")
+
+    def _tell(self, state: str, detail: str) -> None:
+        (self.path / "run").mkdir(mode=0o700, exist_ok=True)
+        told = {"state": state, "detail": detail, "at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        write_json(self.path / "run" / "status.json", told)
+
+
+def address(server: str) -> str:
+    """host:port of a URL."""
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if parts.scheme != "https" or not host or not port or parts.path.strip("/"):
+        raise InputError(f"--server {server}: expected https://HOST:PORT")
+    return f"{host}:{port}"
+
+
+def read_graph(source: str, name: str, seed: int) -> KnowledgeGraph:
+    """The client's graph: alone in a folder or file, or one of several by its name."""
+    path = Path(source)
+    federation = Federation.world() if source == "world" and not path.exists() else Federation.read(path, seed)
+    graphs = federation.graphs
+    if len(graphs) == 1:
+        return next(iter(graphs.values()))
+    if name not in graphs:
+        raise InputError(f"{source}: holds {len(graphs)} clients, none called {name!r}{suggest(name, graphs)}")
+    return graphs[name]
