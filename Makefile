@@ -3,11 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs golden bench curves clean
+.PHONY: demo federation-demo test check docs golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
 	@echo "(. .venv/bin/activate puts pfedeg on your PATH)"
+
+federation-demo: .venv/flower
+	$(BIN)/python -m pfedeg.deploy.demo --out runs/federation-demo-$$(date +%H%M%S)
 
 test: .venv/dev
 	$(BIN)/pytest
@@ -37,6 +40,10 @@ curves: .venv/plot
 
 .venv/dev: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,flower]'
+	touch $@
+
+.venv/flower: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[flower]'
 	touch $@
 
 .venv/bench: .venv/installed

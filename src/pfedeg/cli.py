@@ -93,6 +93,7 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
 @click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
+@click.option("--secret", type=click.Path(path_type=Path), help="a federation's secret, to get its very results")
 @threads_option
 @json_option
 def train(
@@ -101,6 +102,7 @@ def train(
     resume: bool,
     preset: str | None,
     file: Path | None,
+    secret: Path | None,
     threads: int | None,
     as_json: bool,
     **flags: Any,
@@ -116,6 +118,7 @@ def train(
       pfedeg train fb15k-237-fed3.parquet --method pfedeg-star --rounds 100 --out runs/star --resume
     """
     from pfedeg.config import configure
+    from pfedeg.deploy.secret import read_secret
     from pfedeg.terminal import metrics_table, watch
     from pfedeg.training import Training
 
@@ -124,7 +127,8 @@ def train(
         say(f"note: {remark}")
     federation, source = read_federation(path, config.seed)
     out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
-    training = Training(federation, config, out=out, resume=resume, threads=threads, source=source)
+    key = read_secret(secret) if secret else b""
+    training = Training(federation, config, out=out, resume=resume, threads=threads, source=source, secret=key)
     announce(federation, config, training)
     try:
         for _ in watch(training, console(stderr=True), config.method):

@@ -20,6 +20,11 @@ from pfedeg.transport.agent import digest
 from pfedeg.transport.remote import Remote
 
 
+def new_name() -> str:
+    """A name for a run that no other has."""
+    return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
+
+
 class Coordination(Course):
     """An iterator over the rounds of a federation; `connect(run)` makes the way to its clients."""
 
@@ -31,10 +36,11 @@ class Coordination(Course):
         connect: Callable[[str], Remote],
         *,
         out: Path,
+        name: str = "",
         resume: bool = False,
         threads: int | None = None,
     ) -> None:
-        """Meets the clients, which takes until all of them are there."""
+        """Meets the clients, which takes until all of them are there. They will know the run by its name."""
         config = config.resolved()
         if config.method not in FEDERATED:
             raise InputError(f"{config.method} needs no server; choose from {', '.join(FEDERATED)}")
@@ -46,7 +52,7 @@ class Coordination(Course):
         unfinished = self.result is not None and self.result.get("missing")
         if unfinished and (out / CHECKPOINT).exists():  # somebody has not got the result yet
             saved, self.result = self._folder.load_checkpoint(), None
-        self.name: str = origin.get("federation") or f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
+        self.name: str = origin.get("federation") or name or new_name()
         if self.result is not None:
             return
         if origin and saved is None:

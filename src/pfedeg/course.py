@@ -259,6 +259,8 @@ class Course:
         before = folder.read("provenance.json")
         if before.get("data_fingerprint") != origin["data_fingerprint"]:
             raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")
+        if before.get("secret", "") != origin.get("secret", ""):
+            raise InputError(f"{folder.path}: holds a run with another alignment secret; choose another --out")
         settings = folder.read("config.json") | {"strategy": before.get("strategy")}
         for name, value in (self.config.as_dict() | {"strategy": origin["strategy"]}).items():
             if settings.get(name) != value:

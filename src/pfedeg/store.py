@@ -259,6 +259,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, from the first byte on."""
+    mask = os.umask(0o077)
+    try:
+        write_bytes(path, content)
+    finally:
+        os.umask(mask)
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[Path]:
     """A temporary path that takes the place of `path` when all went well; what goes wrong becomes one line."""

@@ -10,6 +10,7 @@ import numpy as np
 from pfedeg.client import ClientState
 from pfedeg.config import Config, suggest
 from pfedeg.course import Course
+from pfedeg.deploy.secret import fingerprint
 from pfedeg.errors import DataWarning, InputError
 from pfedeg.evaluation import Metrics
 from pfedeg.federation import Federation
@@ -56,7 +57,8 @@ class Training(Course):
         self._kernels = kernels or default_kernels(threads)
         shared = federation.shared(secret=secret)
         warn_about(federation, shared, config.method)
-        about = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
+        about: dict[str, Any] = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
+        about |= {"secret": fingerprint(secret)} if secret else {}
         origin = provenance(federation.fingerprint, source, config.seed) | about
         saved = self._enter(origin, resume)
         if self._folder is not None and self.result is not None:

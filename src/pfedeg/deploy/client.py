@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from pfedeg.config import suggest
 from pfedeg.deploy import keys, processes
+from pfedeg.deploy.secret import fingerprint, read_secret
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation, create_folder
 from pfedeg.graph import KnowledgeGraph, normal
-from pfedeg.store import write_bytes, write_json
+from pfedeg.store import write_bytes, write_json, write_private
 from pfedeg.transport.channel import EndedError, Node, RefusedError, UnreachableError
 
 POLL = (0.1, 1.0)  # seconds between two looks for a message: when busy, and when idle
@@ -57,14 +58,14 @@ class ClientHome:
             raise InputError(f"--name {name!r}: a client needs a name of 1 to 200 characters")
         address(server)
         keys.read_certificate(ca)
-        keys.read_secret(secret)
+        read_secret(secret)
         source = "world" if str(data) == "world" and not data.exists() else str(data.resolve())
         read_graph(source, name, 0)
 
         def fill(folder: Path) -> None:
             keys.make_pair(folder, name)
             write_bytes(folder / "ca.crt", ca.read_bytes())
-            keys.write_private(folder / "secret", secret.read_bytes())
+            write_private(folder / "secret", secret.read_bytes())
             write_json(folder / "client.json", {"name": name, "data": source, "server": server, "threads": threads})
             (folder / "runs").mkdir()
 
@@ -113,7 +114,7 @@ class ClientHome:
         from pfedeg.transport.agent import Agent
 
         place, authority = self.place, keys.read_certificate(self.path / "ca.crt")
-        secret, key = keys.read_secret(self.path / "secret"), keys.read_pair(self.path / "client.key")
+        secret, key = read_secret(self.path / "secret"), keys.read_pair(self.path / "client.key")
         signer = keys.Signer(key)
 
         def trusted(certificate: bytes, body: bytes, signature: bytes) -> bool:
@@ -125,7 +126,7 @@ class ClientHome:
             place.name,
             cache(lambda seed: read_graph(place.data, place.name, seed)),
             secret,
-            keys.fingerprint(secret),
+            fingerprint(secret),
             sign=signer.sign,
             trusted=trusted,
             kernels=default_kernels(place.threads),

@@ -41,8 +41,7 @@ def secret(file: Path) -> None:
     Example:
       pfedeg secret alignment.secret
     """
-    needs_flower()
-    from pfedeg.deploy.keys import fingerprint, make_secret, read_secret
+    from pfedeg.deploy.secret import fingerprint, make_secret, read_secret
 
     make_secret(file)
     click.echo(f"wrote {file}; its fingerprint, which may be shown: {fingerprint(read_secret(file))}")
@@ -188,7 +187,7 @@ def server_status(folder: Path, as_json: bool) -> None:
 @server.command("run", cls=Settings, context_settings=CONTEXT)
 @FOLDER
 @click.option("--resume", is_flag=True, help="go on with the latest run that is not finished, or with the one of --out")
-@click.option("--out", type=click.Path(path_type=Path), help="the run directory  [DIR/runs/METHOD-MODEL-SEED-NUMBER]")
+@click.option("--out", type=click.Path(path_type=Path), help="the run directory  [DIR/runs/NAME, a new name]")
 @click.option("--quorum", type=click.IntRange(1), metavar="N", help="clients that must answer in a round  [all]")
 @click.option("--wait", type=float, default=600.0, metavar="S", help="seconds for a client's answer  [600]")
 @click.option("--absent", type=float, default=90.0, metavar="S", help="seconds for one that is not there  [90]")
@@ -218,6 +217,7 @@ def server_run(
     """
     needs_flower()
     from pfedeg.config import Config, configure
+    from pfedeg.coordination import new_name
     from pfedeg.deploy.server import ServerHome
     from pfedeg.store import RunFolder
     from pfedeg.terminal import affinity_table, metrics_table, watch
@@ -235,14 +235,12 @@ def server_run(
         out = home.path / "runs" / left[-1]
     if resume and out is not None and not given and preset is None and file is None:
         config = Config(**RunFolder.open(out).read("config.json"))
-    if out is None:
-        stem = f"{config.method}-{config.model}-{config.seed}"
-        numbers = [int(name.rsplit("-", 1)[1]) for name in home.runs() if name.rsplit("-", 1)[0] == stem]
-        out = home.path / "runs" / f"{stem}-{max(numbers, default=0) + 1}"
+    name = new_name()
+    out = out or home.path / "runs" / name
     patience = Patience(quorum or 0, wait, absent)
     with home.hub() as hub:
         training = home.coordinate(
-            hub, config, out, resume=resume, patience=patience, threads=threads, log=_teller(home)
+            hub, config, out, name=name, resume=resume, patience=patience, threads=threads, log=_teller(home)
         )
         say(f"run {training.name}: {config.method}, {config.model}, up to {config.rounds} rounds")
         try:

@@ -5,13 +5,9 @@ by which the server speaks TLS and signs what it tells a client. Each client mak
 public half to the server operator; by it the client joins, and signs what it answers.
 """
 
-import base64
 import datetime
 import hashlib
-import hmac
 import ipaddress
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pfedeg.errors import InputError
-from pfedeg.store import write_bytes
+from pfedeg.store import write_bytes, write_private
 
 Private = ec.EllipticCurvePrivateKey
 Public = ec.EllipticCurvePublicKey
 YEARS_OF_CA, DAYS_OF_SERVER = 10, 825
-SECRET = "pfedeg-secret-1:"
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from the first byte on."""
-    mask = os.umask(0o077)
-    try:
-        write_bytes(path, content)
-    finally:
-        os.umask(mask)
-
-
-def make_secret(path: Path) -> None:
-    """A new secret for the clients of a federation: 256 random bits."""
-    if path.exists():
-        raise InputError(f"{path}: exists already; a secret is not overwritten")
-    write_private(path, f"{SECRET}{base64.b64encode(secrets.token_bytes(32)).decode()}\n".encode())
-
-
-def read_secret(path: Path) -> bytes:
-    """The secret in a file."""
-    text = _read(path).decode(errors="replace").strip()
-    try:
-        found = base64.b64decode(text.removeprefix(SECRET), validate=True)
-    except ValueError:
-        found = b""
-    if not text.startswith(SECRET) or len(found) < 32:
-        raise InputError(f"{path}: not an alignment secret; `pfedeg secret FILE` makes one, for all clients the same")
-    return found
-
-
-def fingerprint(secret: bytes) -> str:
-    """What a party may show of a secret: whether two are equal, and nothing else."""
-    return hmac.digest(secret, b"pfedeg: the fingerprint of this secret", "sha256").hex()[:32]
 
 
 def make_authority(folder: Path, host: str) -> None:

@@ -22,7 +22,7 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.federation import create_folder, safe_name
 from pfedeg.graph import normal
 from pfedeg.shared import ClientId
-from pfedeg.store import write_bytes, write_json
+from pfedeg.store import write_bytes, write_json, write_private
 from pfedeg.transport.channel import EndedError, RefusedError, Seen, UnreachableError
 from pfedeg.transport.remote import Member, Patience, Remote
 
@@ -69,7 +69,7 @@ class ServerHome:
             (folder / "runs").mkdir()
             secret = os.urandom(16).hex() if pseudonyms else ""
             place = {"host": host, "port": port, "inner": port + 1, "pseudonyms": secret}
-            keys.write_private(folder / "server.json", (json.dumps(place, indent=2) + "\n").encode())
+            write_private(folder / "server.json", (json.dumps(place, indent=2) + "\n").encode())
             write_bytes(folder / "nginx.conf", configuration(path, host, port, port + 1).encode())
 
         create_folder(path, fill)
@@ -263,6 +263,7 @@ class ServerHome:
         config: Config,
         out: Path,
         *,
+        name: str,
         resume: bool,
         patience: Patience,
         threads: int | None,
@@ -298,7 +299,7 @@ class ServerHome:
                 log=log,
             )
 
-        return Coordination(config, connect, out=out, resume=resume, threads=threads)
+        return Coordination(config, connect, out=out, name=name, resume=resume, threads=threads)
 
     def _name(self, learner: ClientId, other: ClientId) -> str:
         """How one client may know another."""

@@ -65,6 +65,7 @@ class _Asked:
     since: str = ""  # when the client had joined, as it went out
     again: float = 0.0  # not before this time
     strange: int = 0  # answers that were somebody else's, or to something else
+    trouble: str = ""  # what came instead of an answer
 
 
 class Remote:
@@ -343,11 +344,11 @@ class Remote:
             raise RunError(f"{counted} of {len(asked)} clients answered, {quorum} are needed, and the others refuse")
         for name in waiting:
             self._slow.add(name)
-            reason = "is not there" if name in gone else "does not answer"
+            reason = "is not there" if name in gone else waiting[name].trouble or "does not answer"
             if not self._enrolled(name):
                 reason = "is not enrolled any more"
             self.missing[name] = reason
-            self._log(f"client {name!r} {reason}: goes on without it")
+            self._log(f"goes on without {name!r}: {reason}")
 
     def _time(self, name: ClientId, gone: Mapping[ClientId, float], now: float) -> float:
         """How long a client has to answer."""
@@ -400,16 +401,17 @@ class Remote:
             each.sent.pop(reply.to, None)
             if reply.body is None:
                 each.again = time.monotonic() + 2 * LOOK
+                each.trouble = reply.error
                 self._log(f"client {name!r}: {reply.error}")
                 continue
             try:
                 found = self._read(name, each, reply.body)
             except ProtocolError as error:  # somebody else's, perhaps: ask again
                 self._log(f"refused an answer in the name of {name!r}: {error}")
-                each.strange += 1
+                each.strange, each.trouble = each.strange + 1, f"its answers were refused: {error}"
                 if each.strange < STRANGE:
                     continue
-                found = Note("refusal", {"reason": f"its answers were refused: {error}"})
+                found = Note("refusal", {"reason": each.trouble})
             try:
                 answer = check(name, found)
             except ProtocolError as error:
