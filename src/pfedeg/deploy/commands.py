@@ -117,6 +117,27 @@ def server_remove(folder: Path, name: str) -> None:
     click.echo(f"removed {printable(name)}")
 
 
+@server.command("renew", context_settings=CONTEXT)
+@FOLDER
+def server_renew(folder: Path) -> None:
+    """Make a new key and certificate for the server, by the same CA; clients need nothing new.
+
+    \b
+    Example:
+      pfedeg server stop fed && pfedeg server renew fed && pfedeg server start fed
+    """
+    needs_flower()
+    from pfedeg.deploy.keys import certify_server
+    from pfedeg.deploy.processes import watcher
+    from pfedeg.deploy.server import ServerHome
+
+    home = ServerHome(folder)
+    if watcher(home.path):
+        raise InputError(f"{folder}: is running; stop it first")
+    certify_server(home.path, home.place.host)
+    click.echo("made a new key and certificate for the server")
+
+
 @server.command("start", context_settings=CONTEXT)
 @FOLDER
 @click.option("--foreground", is_flag=True, help="stay in the foreground, as under systemd")
@@ -317,6 +338,28 @@ def client_init(folder: Path, name: str, data: Path, server: str, ca: Path, secr
     click.echo(home.public.read_text().strip())
     say(f"send {home.public} to the server operator; the key in short, to compare: {short(read_public(home.public))}")
     say(f"when it is enrolled: pfedeg client start {folder}")
+
+
+@client.command("renew", context_settings=CONTEXT)
+@FOLDER
+def client_renew(folder: Path) -> None:
+    """Make a new key pair for this client, which has to be enrolled in the place of the old one.
+
+    \b
+    Example:
+      pfedeg client stop me && pfedeg client renew me
+    """
+    needs_flower()
+    from pfedeg.deploy.client import ClientHome
+    from pfedeg.deploy.keys import make_pair
+    from pfedeg.deploy.processes import watcher
+
+    home = ClientHome(folder)
+    if watcher(home.path):
+        raise InputError(f"{folder}: is running; stop it first")
+    make_pair(home.path, home.place.name)
+    click.echo(home.public.read_text().strip())
+    say("the server operator has to `pfedeg server remove` the old key and `enroll` this one")
 
 
 @client.command("start", context_settings=CONTEXT)
