@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from loopback import SECRET, SOON, Hand, Network, coordinate, make_agents
+from pfedeg.cli import cli
 from pfedeg.config import Config
 from pfedeg.errors import InputError, RunError
 from pfedeg.federation import Federation, token
@@ -549,6 +551,15 @@ def test_the_servers_folder_has_no_tables_and_no_names(federation: Federation, t
         "result.json",
     ]
     assert json.loads((tmp_path / "server" / "provenance.json").read_text())["clients"] == list(CLIENTS)
+
+
+def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    coordinate(network, settings(), tmp_path / "server").run()
+    shown = CliRunner().invoke(cli, ["show", str(tmp_path / "server")])
+    assert " MB travelled" in shown.output
+    with pytest.raises(InputError, match="a server's run; graphs and tables are with its clients"):
+        Run(tmp_path / "server").evaluate("test")
 
 
 def test_only_federated_methods_have_a_server(federation: Federation, tmp_path: Path) -> None:

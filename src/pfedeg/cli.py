@@ -284,8 +284,9 @@ def show(run: Path, as_json: bool) -> None:
     source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
     text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
     out.print(text, highlight=False, soft_wrap=True)
+    travelled = "travelled" if "federation" in origin else "would have travelled"
     best = f", best round {result['best_round']}" if result else ""
-    text = f"{count(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB would have travelled"
+    text = f"{count(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB {travelled}"
     out.print(text, highlight=False)
     if result:
         out.print(metrics_table("Metrics", {"valid": result["valid"], "test": result["test"]}))

@@ -90,7 +90,7 @@ class Run:
         self.history: list[dict[str, Any]] = self._folder.history()
         self._given = kernels
         self._model = self.config.build_model()
-        self.graph = cache(self._folder.graph)
+        self.graph = cache(self._graph)
         self.tables = cache(self._tables)
 
     @cached_property
@@ -130,8 +130,13 @@ class Run:
         given = look_up("entity", (head if head is not None else tail) or "", graph.entity_ids)
         return len(_facts(graph, side, given, look_up("relation", relation, graph.relation_ids)))
 
+    def _graph(self, client: ClientId) -> KnowledgeGraph:
+        if "federation" in self.provenance and not (self._folder.path / "clients").exists():
+            raise InputError(f"{self._folder.path}: a server's run; graphs and tables are with its clients")
+        return self._folder.graph(client)
+
     def _tables(self, client: ClientId) -> Tables:
-        tables, graph = self._folder.tables(client), self.graph(client)
+        graph, tables = self.graph(client), self._folder.tables(client)
         widths = (self._model.entity_width, self._model.relation_width)
         if tables.entity.shape != (len(graph.entities), widths[0]):
             raise InputError(

@@ -258,17 +258,17 @@ def server_run(
         config = Config(**RunFolder.open(out).read("config.json"))
     name = new_name()
     out = out or home.path / "runs" / name
-    patience = Patience(quorum or 0, wait, absent)
+    patience, shown = Patience(quorum or 0, wait, absent), console(stderr=True)
     with home.hub() as hub:
         training = home.coordinate(
-            hub, config, out, name=name, resume=resume, patience=patience, threads=threads, log=_teller(home)
+            hub, config, out, name=name, resume=resume, patience=patience, threads=threads, log=_teller(home, shown)
         )
         say(f"run {training.name}: {config.method}, {config.model}, up to {config.rounds} rounds")
         try:
-            for done in watch(training, console(stderr=True), config.method):
+            for done in watch(training, shown, config.method):
                 away = [name for name in done.selected if name not in done.loss]
-                if away:
-                    say(f"round {done.number}: without {', '.join(away)}")
+                if away or done.metrics is not None:
+                    _tell_round(shown, training, done, away, hub)
         except KeyboardInterrupt:
             say(f"interrupted after round {training.rounds_done}; go on with: pfedeg server run {folder} --resume")
             raise
@@ -288,13 +288,26 @@ def server_run(
     click.echo(f"the run is in {out}; the tables are with the clients")
 
 
-def _teller(home: Any) -> Callable[[str], None]:
+def _tell_round(shown: Any, training: Any, done: Any, away: list[str], hub: Any) -> None:
+    """Who answered, how much has travelled, and who learns from whom at the moment."""
+    without = f", without {', '.join(away)}" if away else ""
+    text = f"round {done.number}: {len(done.loss)} of {len(done.selected)} answered{without}"
+    text += f"; so far {hub.up / 1e6:.1f} MB up, {hub.down / 1e6:.1f} MB down"
+    shown.print(printable(text), highlight=False, soft_wrap=True)
+    close = training.history[-1].get("affinity", {})
+    for learner, shares in list(close.items())[:10]:
+        most = sorted((item for item in shares.items() if item[0] != learner), key=lambda item: -item[1])[:3]
+        named = ", ".join(f"{name} {share:.1%}" for name, share in most)
+        shown.print(printable(f"  {learner} learns from {named}"), highlight=False, soft_wrap=True)
+
+
+def _teller(home: Any, shown: Any) -> Callable[[str], None]:
     from pfedeg.deploy.processes import open_log
 
     def tell(text: str) -> None:
         import time
 
-        say(text)
+        shown.print(printable(text), highlight=False, soft_wrap=True)
         with open_log(home.path, "run") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n".encode())
 
