@@ -137,7 +137,9 @@ class ClientHome:
         remembered = self.path / "run" / "node.json"
         number = json.loads(remembered.read_text())["node"] if remembered.exists() else 0
         pause = AGAIN[0]
+        told = ""
         while True:
+            reason = ""
             node = flower.Node(address(place.server), str(self.path / "ca.crt"), key, number)
             try:
                 node.join()
@@ -148,18 +150,22 @@ class ClientHome:
                 pause = AGAIN[0]
                 self._serve(node, agent)
             except UnreachableError as error:
+                reason = f"cannot reach {place.server}: {error}"
                 self._tell("unreachable", str(error))
-                say(f"cannot reach {place.server}: {error}")
             except RefusedError as error:
                 number = 0
-                reason = f"the server refuses this client's key; has it been enrolled? ({error})"
+                reason = (
+                    f"the server refuses this client; is its key enrolled, and this machine's clock right? ({error})"
+                )
                 self._tell("refused", reason)
-                say(reason)
             except EndedError as error:
-                say(f"a run has ended: {error}")
+                reason = f"a run has ended: {error}"
             except SystemExit:
                 node.leave()
                 raise
+            if reason != told:
+                say(reason)
+            told = reason
             node.close()
             time.sleep(pause)
             pause = min(2 * pause, AGAIN[1])

@@ -31,7 +31,8 @@ pid {folder}/run/nginx.pid;
 error_log {folder}/log/nginx.log warn;
 events {{ worker_connections 512; }}
 http {{
-    access_log {folder}/log/access.log;
+    map $status $refused {{ ~^[23] 0; default 1; }}
+    access_log {folder}/log/refused.log combined if=$refused;
     server_tokens off;
 {temporary}
     limit_conn_zone $binary_remote_addr zone=addresses:1m;

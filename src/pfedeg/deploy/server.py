@@ -26,7 +26,7 @@ from pfedeg.store import write_bytes, write_json, write_private
 from pfedeg.transport.channel import EndedError, RefusedError, Seen, UnreachableError
 from pfedeg.transport.remote import Member, Patience, Remote
 
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_LOG_LEVEL": "WARNING"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +270,8 @@ class ServerHome:
         log: Callable[[str], None],
     ) -> Coordination:
         """A run with all that are enrolled now (of a run that goes on: those who began it)."""
+        if processes.watcher(self.path) is None:
+            raise InputError(f"{self.path}: the server does not run; start it by `pfedeg server start`")
         signer = keys.Signer.of_server(self.path)
         enrolled = self.enrolled()
         if not enrolled:

@@ -98,6 +98,10 @@ class Agent:
         except (ProtocolError, PfedegError) as error:
             self._log(f"refused: {error}")
             answer = Note("refusal", {"reason": str(error)[:500]})
+        except Exception as error:  # whatever it is, the server and the operator should hear of it
+            self._log(f"failed: {type(error).__name__}: {error}")
+            self._session = None
+            answer = Note("refusal", {"reason": f"the client failed ({type(error).__name__}); its log says more"})
         facts = {"from": self.name, "run": run, "nonce": nonce, "asked": note.kind} | dict(answer.facts)
         return pack(Note(answer.kind, facts, answer.arrays), self._sign)
 

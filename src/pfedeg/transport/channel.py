@@ -55,7 +55,7 @@ class Hub(Protocol):
         """Who is enrolled, by public key, and how each is seen."""
 
     def push(self, node: int, body: bytes) -> str:
-        """Send to a client; the name by which the reply will be known."""
+        """Send to a client; the name by which the reply will be known, or nothing if it cannot be sent now."""
 
     def pull(self, sent: Iterable[str], most: int) -> Iterator[Reply]:
         """The replies that have come; those of more than `most` bytes are not read."""

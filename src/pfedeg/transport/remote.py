@@ -377,8 +377,11 @@ class Remote:
                 self._log(f"client {name!r} is there")
             if (each.sent and each.since == found.since) or now < each.again:
                 continue
-            each.sent[self._hub.push(found.node, each.body)] = None
-            each.since = found.since
+            sent = self._hub.push(found.node, each.body)
+            if sent:
+                each.sent[sent], each.since = None, found.since
+            else:  # it may just have been removed
+                each.again = now + 2 * LOOK
 
     def _collect(
         self, waiting: Mapping[ClientId, _Asked], check: Callable[[ClientId, Note], Note]
