@@ -21,7 +21,8 @@ from pfedeg.graph import KnowledgeGraph, normal
 from pfedeg.store import write_bytes, write_json, write_private
 from pfedeg.transport.channel import EndedError, Node, RefusedError, UnreachableError
 
-POLL = (0.1, 1.0)  # seconds between two looks for a message: when busy, and when idle
+POLL = (0.1, 0.3, 2.0)  # seconds between two looks for a message: after one, during a run, and when idle
+IDLE = 120.0  # seconds without a message after which a client is idle
 AGAIN = (1.0, 10.0)  # seconds before joining again: at first, and at most
 
 
@@ -173,18 +174,18 @@ class ClientHome:
     def _serve(self, node: Node, agent: Any) -> None:
         from pfedeg.transport.agent import MOST
 
-        pause = POLL[0]
+        pause, heard = POLL[0], time.monotonic()
         while True:
             request = node.receive(MOST)
             if request is None:
                 time.sleep(pause)
-                pause = min(1.1 * pause, POLL[1])
+                pause = min(1.1 * pause, POLL[1] if time.monotonic() - heard < IDLE else POLL[2])
                 continue
             answer = agent.answer(request.body)
             if answer is not None:
                 with suppress(RefusedError, EndedError):  # a run of yesterday; the server asks again if it wants
                     node.reply(request, answer)
-            pause = POLL[0]
+            pause, heard = POLL[0], time.monotonic()
             self._tell("joined", "")
 
     def _tell(self, state: str, detail: str) -> None:

@@ -31,7 +31,7 @@ from pfedeg.transport.messages import (
     unpack,
 )
 
-POLL = (0.05, 0.5)  # seconds between two looks for replies: at first, and at last
+POLL = (0.05, 0.2)  # seconds between two looks for replies: at first, and at last
 LOOK = 1.0  # seconds between two looks at who is there
 STRANGE = 3  # answers of somebody else in the name of a client before it is given up for the round
 SPARE = 1 << 20  # bytes of a reply beside its arrays
@@ -250,20 +250,21 @@ class Remote:
             raise ProtocolError(f"train: of round {note.facts['round']}, not {number}")
         note.loss()
         rows = read_rows(note, self.shared.travelling[name], self._width, whole=True)
-        check_change(*self._bound(name, number, download, rows))
+        self._check_reach(name, number, download, rows)
         return note
 
-    def _bound(self, name: ClientId, number: int, download: Rows, rows: Rows) -> tuple[Rows, Rows, float]:
-        """Where a client's rows started, where they are, and how far steps of Adam can carry them.
+    def _check_reach(self, name: ClientId, number: int, download: Rows, rows: Rows) -> None:
+        """Refuse rows that are further from where they started than steps of Adam can carry them.
 
         Rows that are not replaced go on from where the client stands, perhaps after rounds that nobody heard of.
         """
-        local = self._config.build_local()
-        steps = local.epochs * -(-self.triples[name] // local.batch)
-        start, rounds = self.latest[name], number - self.accepted[name]
-        if self._strategy.absorb.replace and len(download.ids) == len(start.ids):
-            start, rounds = download, 1
-        return start, rows, 1.01 * ADAM * local.lr * steps * rounds
+        local, before = self._config.build_local(), self.latest[name]
+        reach = 1.01 * ADAM * local.lr * local.epochs * -(-self.triples[name] // local.batch)
+        if self._strategy.absorb.replace:
+            check_change(download, rows, reach)
+            others = ~np.isin(before.ids, download.ids)
+            before = Rows(before.ids[others], before.values[others])
+        check_change(before, rows, reach * (number - self.accepted[name]))
 
     def _metrics(self, note: Note, number: int) -> Note:
         if note.kind != "refusal":
