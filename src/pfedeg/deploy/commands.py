@@ -210,8 +210,12 @@ def server_status(folder: Path, as_json: bool) -> None:
 @click.option("--resume", is_flag=True, help="go on with the latest run that is not finished, or with the one of --out")
 @click.option("--out", type=click.Path(path_type=Path), help="the run directory  [DIR/runs/NAME, a new name]")
 @click.option("--quorum", type=click.IntRange(1), metavar="N", help="clients that must answer in a round  [all]")
-@click.option("--wait", type=float, default=600.0, metavar="S", help="seconds for a client's answer  [600]")
-@click.option("--absent", type=float, default=90.0, metavar="S", help="seconds for one that is not there  [90]")
+@click.option(
+    "--wait", type=click.FloatRange(0.1), default=600.0, metavar="S", help="seconds for a client's answer  [600]"
+)
+@click.option(
+    "--absent", type=click.FloatRange(0.1), default=90.0, metavar="S", help="seconds for one that is not there  [90]"
+)
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
 @threads_option
