@@ -19,7 +19,7 @@ from pfedeg.errors import InputError
 from pfedeg.federation import Federation, create_folder
 from pfedeg.graph import KnowledgeGraph, normal
 from pfedeg.store import write_bytes, write_json, write_private
-from pfedeg.transport.channel import EndedError, Node, RefusedError, UnreachableError
+from pfedeg.transport.channel import EndedError, Node, RefusedError, StrangeError, UnreachableError
 
 POLL = (0.1, 0.3, 2.0)  # seconds between two looks for a message: after one, during a run, and when idle
 IDLE = 120.0  # seconds without a message after which a client is idle
@@ -149,12 +149,11 @@ class ClientHome:
                 self._tell("joined", "")
                 say(f"joined {place.server}")
                 pause = AGAIN[0]
-                self._serve(node, agent)
+                self._serve(node, agent, say)
             except UnreachableError as error:
                 reason = f"cannot reach {place.server}: {error}"
                 self._tell("unreachable", str(error))
             except RefusedError as error:
-                number = 0
                 reason = (
                     f"the server refuses this client; is its key enrolled, and this machine's clock right? ({error})"
                 )
@@ -171,12 +170,16 @@ class ClientHome:
             time.sleep(pause)
             pause = min(2 * pause, AGAIN[1])
 
-    def _serve(self, node: Node, agent: Any) -> None:
+    def _serve(self, node: Node, agent: Any, say: Callable[[str], None]) -> None:
         from pfedeg.transport.agent import MOST
 
         pause, heard = POLL[0], time.monotonic()
         while True:
-            request = node.receive(MOST)
+            try:
+                request = node.receive(MOST)
+            except StrangeError as error:
+                say(f"ignored a message: {error}")
+                continue
             if request is None:
                 time.sleep(pause)
                 pause = min(1.1 * pause, POLL[1] if time.monotonic() - heard < IDLE else POLL[2])

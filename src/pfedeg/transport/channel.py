@@ -12,6 +12,10 @@ class RefusedError(Exception):
     """The other side answers that it does not want this."""
 
 
+class StrangeError(RefusedError):
+    """What came is none of our messages, or too large, or not whole."""
+
+
 class EndedError(Exception):
     """What this belongs to is no more."""
 

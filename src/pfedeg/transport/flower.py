@@ -56,7 +56,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from pfedeg.transport.channel import EndedError, RefusedError, Reply, Request, Seen, UnreachableError
+from pfedeg.transport.channel import EndedError, RefusedError, Reply, Request, Seen, StrangeError, UnreachableError
 
 SERVER_NODE = 1  # Flower's number for the SuperLink
 HEARTBEAT = 20.0  # seconds between signs of life; after twice as long without one, Flower takes a client for gone
@@ -89,13 +89,14 @@ class Hub:
         self.up = self.down = 0  # bytes from and to clients
 
     def close(self) -> None:
-        """End the run, if there is one."""
+        """End the run, if there is one, and let go of the connections."""
         self._stop.set()
         if self._runtime is not None:
             with suppress(UnreachableError, RefusedError, EndedError), _errors():
                 self._runtime.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
             self._runtime.close()
             self._runtime = None
+        self._control.close()
 
     def register(self, name: str, public: Any) -> None:
         """Let the owner of a key join."""
@@ -123,6 +124,9 @@ class Hub:
     def open(self) -> None:
         """Begin a run: the SuperLink makes it, and this process is what carries it out."""
         self._stop.set()
+        if self._runtime is not None:
+            self._runtime.close()
+            self._runtime = None
         bundle = io.BytesIO()
         with zipfile.ZipFile(bundle, "w") as archive:
             archive.writestr("pyproject.toml", APP)
@@ -148,8 +152,8 @@ class Hub:
         threading.Thread(target=_beat, args=(self._heartbeat, self._stop), daemon=True).start()
 
     def _heartbeat(self) -> None:
-        assert self._runtime is not None
-        self._runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        if self._runtime is not None:
+            self._runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
     def push(self, node: int, body: bytes) -> str:
         """Send a message to a client; the name by which the reply will be known, or nothing if it cannot be sent."""
@@ -326,31 +330,31 @@ class _Arriving:
     def look(self) -> bytes | None:
         """The body, once it is there."""
         if len(self._missing) > 8 + self._most // PIECE:
-            raise RefusedError(f"a message of {len(self._missing)} pieces; {self._most:,} bytes are the most")
+            raise StrangeError(f"a message of {len(self._missing)} pieces; {self._most:,} bytes are the most")
         while self._missing:
             piece = self._pull(PullObjectRequest(node=self._node, run_id=self._run, object_id=self._missing[-1]))
             if not piece.object_available:
                 if not piece.object_found or time.monotonic() > self._until:
-                    raise RefusedError("a message that did not come whole")
+                    raise StrangeError("a message that did not come whole")
                 return None
             self._size += len(piece.object_content)
             if self._size > self._most + (64 << 10):
-                raise RefusedError(f"a message of more than {self._most:,} bytes")
+                raise StrangeError(f"a message of more than {self._most:,} bytes")
             self._pieces[self._missing.pop()] = piece.object_content
         try:
             message: Any = inflate_object_from_contents(self.name, self._pieces)
             body = message.content["body"]["body"].data
         except Exception as error:  # whatever Flower makes of bytes that somebody else has sent
-            raise RefusedError(f"a message that is not ours ({type(error).__name__})") from None
+            raise StrangeError(f"a message that is not ours ({type(error).__name__})") from None
         if not isinstance(body, bytes) or len(body) > self._most:
-            raise RefusedError("a message that is not ours")
+            raise StrangeError("a message that is not ours")
         return body
 
 
 def _beat(beat: Callable[[], None], stop: threading.Event) -> None:
     """Signs of life, until told to stop; failures are for others to notice."""
     while not stop.wait(HEARTBEAT * 0.8):
-        with suppress(UnreachableError, RefusedError, EndedError), _errors():
+        with suppress(UnreachableError, RefusedError, EndedError, RuntimeError), _errors():  # the last: just closed
             beat()
 
 
