@@ -38,7 +38,7 @@ class Metrics:
 
 def weighted(metrics: Mapping[str, Metrics]) -> Metrics:
     """The average over clients, weighted by their number of evaluated triples."""
-    counted = [m for m in metrics.values() if m.triples]
+    counted = [m for _, m in sorted(metrics.items()) if m.triples]  # sums depend on the order, which must not
     total = sum(m.triples for m in counted)
     if not total:
         return Metrics.of(np.zeros(0))
