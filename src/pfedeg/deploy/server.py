@@ -101,7 +101,12 @@ class ServerHome:
         write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
         if processes.watcher(self.path):
             with self.hub() as hub:
-                self._register(hub, {name: key})
+                try:
+                    self._register(hub, {name: key})
+                except RefusedError as error:
+                    self._forget(name)
+                    text = "a key that was removed comes back only after `pfedeg server stop` and `start`"
+                    raise InputError(f"{public}: the SuperLink does not take this key ({error}); {text}") from None
         return key
 
     def remove(self, name: ClientId) -> None:
@@ -109,12 +114,15 @@ class ServerHome:
         name, enrolled = normal(name), self.enrolled()
         if name not in enrolled:
             raise InputError(f"{name!r} is not enrolled{suggest(name, enrolled)}")
-        file = self.path / "enrolled" / safe_name(name)
-        Path(f"{file}.json").unlink()
-        Path(f"{file}.pub").unlink(missing_ok=True)
+        self._forget(name)
         if processes.watcher(self.path):
             with self.hub() as hub:
                 hub.unregister(enrolled[name])
+
+    def _forget(self, name: ClientId) -> None:
+        file = self.path / "enrolled" / safe_name(name)
+        Path(f"{file}.json").unlink()
+        Path(f"{file}.pub").unlink(missing_ok=True)
 
     def is_enrolled(self, name: ClientId) -> bool:
         """Whether a client may still take part."""
