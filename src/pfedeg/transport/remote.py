@@ -355,7 +355,8 @@ class Remote:
         """How long a client has to answer."""
         if not self._enrolled(name):
             return 0.0
-        return self._patience.absent if name in gone or name in self._slow else self._patience.wait
+        patience = self._patience
+        return min(patience.absent, patience.wait) if name in gone or name in self._slow else patience.wait
 
     def _prepare(self, name: ClientId, note: Note) -> _Asked:
         nonce = secrets.token_hex(16)
