@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo federation-demo test check docs golden bench curves clean
+.PHONY: demo federation-demo test test-federation check docs golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -14,6 +14,9 @@ federation-demo: .venv/flower
 
 test: .venv/dev
 	$(BIN)/pytest
+
+test-federation: .venv/dev
+	$(BIN)/pytest -m federation
 
 check: .venv/dev
 	$(BIN)/ruff check .
