@@ -234,6 +234,7 @@ class Node:
         self._key, self.node = key, node
         self._fleet = _client(FleetHttpClient, address, certificate, NodeAuthHttpInterceptor(key, key.public_key()))
         self._stop = threading.Event()
+        self._coming: list[tuple[Any, _Arriving]] = []
 
     def join(self) -> None:
         """Tell the SuperLink that this client is there."""
@@ -268,18 +269,31 @@ class Node:
         node = NodeProto(node_id=self.node)
         with _errors():
             response = self._fleet.PullMessages(PullMessagesRequest(node=node))
-            if not response.messages_list:
-                return None
-            message = message_from_proto(response.messages_list[0])
+        for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
+            message = message_from_proto(proto)
             run, name = message.metadata.run_id, message.metadata.message_id
-            tree = response.message_object_trees[0]
-            arriving = _Arriving(name, self._fleet.PullObject, node, run, tree, most)
-            while (body := arriving.look()) is None:
-                time.sleep(0.1)
-            self._fleet.ConfirmMessageReceived(
-                ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=name)
-            )
-        return Request(body, message)
+            self._coming.append((message, _Arriving(name, self._fleet.PullObject, node, run, tree, most)))
+        for coming in list(self._coming):  # one that does not come whole must not keep back the others
+            message, arriving = coming
+            try:
+                with _errors():
+                    body = arriving.look()
+                    if body is None:
+                        continue
+                    self._fleet.ConfirmMessageReceived(
+                        ConfirmMessageReceivedRequest(
+                            node=node, run_id=message.metadata.run_id, message_object_id=arriving.name
+                        )
+                    )
+            except EndedError:
+                self._coming.remove(coming)
+                continue
+            except StrangeError:
+                self._coming.remove(coming)
+                raise
+            self._coming.remove(coming)
+            return Request(body, message)
+        return None
 
     def reply(self, request: Request, body: bytes) -> None:
         """Answer a message."""
