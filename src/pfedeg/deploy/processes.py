@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,7 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
         return
     if child.process is not None:
         say(f"{child.name} ended with {child.process.returncode}; starts again in {child.delay:.1f} s")
+        _clear(child.process)
         child.process, child.since = None, now + child.delay
         child.delay = min(2 * child.delay, BACKOFF[1])
         return
@@ -147,6 +148,7 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
             stdout=log,
             stderr=log,
             env={**os.environ, **child.environment},
+            process_group=0,
             preexec_fn=_die_with_parent,
         )
     child.since = now
@@ -167,6 +169,13 @@ def end(children: Sequence[Child], seconds: float = 5.0) -> None:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
+            _clear(child.process)
+
+
+def _clear(process: "subprocess.Popen[bytes]") -> None:
+    """End what a dead process has left: nginx's workers survive it, and keep its port."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _die_with_parent() -> None:
