@@ -460,6 +460,24 @@ def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, mo
     assert site.asked("get-fab") == heard + 1  # it would have been seen
 
 
+def test_half_a_message_keeps_nobody_waiting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flwr.proto.message_pb2 import PushObjectResponse
+    from flwr.supercore.runtime import RuntimeHttpClient
+
+    server = keys.Signer.of_server(site.server)
+    question = hello(site, "atlas", server.sign, server.certificate)
+    with site.home.hub() as hub:
+        hub.open()
+        with monkeypatch.context() as patch:
+            patch.setattr(RuntimeHttpClient, "PushObject", lambda self, request: PushObjectResponse(stored=True))
+            half = hub.push(site.node("atlas"), question)
+        time.sleep(2)
+        whole = hub.push(site.node("atlas"), question)
+        (reply,) = wait_until(lambda: list(hub.pull([half, whole], 1 << 20)), 10, "an answer to the whole message")
+    assert reply.to == whole
+    assert unpack(split(reply.body)[1]).kind == "hello"
+
+
 class Puppet:
     """A client in this process, with the key, the graph and the files of one whose process is stopped."""
 
@@ -607,6 +625,28 @@ def test_the_superlink_may_die_at_any_moment(site: Site, undisturbed: Training) 
     assert_undisturbed(site, run, undisturbed)
 
 
+def test_the_proxy_may_die_at_any_moment(site: Site, undisturbed: Training) -> None:
+    with site.run("killed-proxy") as run:
+        run.reach(2)
+        before = site.pid("nginx")
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: site.pid("nginx") not in (0, before), 20, "a new process")
+        time.sleep(3)
+        again = site.pid("nginx")
+        run.finish()
+    assert again == site.pid("nginx")  # the port was free again
+    assert_undisturbed(site, run, undisturbed)
+
+
+def test_nothing_is_left_of_killed_watchers(site: Site) -> None:
+    for folder, words in ((site.server, ("server", "start")), (site.path / "atlas", ("client", "start"))):
+        left = json.loads((folder / "run" / "processes.json").read_text()).values()
+        os.kill(processes.watcher(folder) or 0, signal.SIGKILL)
+        wait_until(lambda left=left: not any(Path(f"/proc/{pid}").exists() for pid in left), 20, "they end, too")
+        site.pfedeg(*words, folder)
+    site.settle()
+
+
 def test_a_client_that_hangs_is_left_out_and_comes_back(site: Site) -> None:
     words = ("--quorum", 2, "--wait", 4, "--rounds", 12)
     with site.run("hanging", *words) as run:
@@ -730,3 +770,75 @@ def test_a_cut_wire_is_survived(site: Site, undisturbed: Training) -> None:
         file.write_text(plain)
         site.pfedeg("client", "start", site.path / "atlas")
     assert_undisturbed(site, run, undisturbed)
+
+
+# Whom it talks to
+
+
+class Closed:
+    """A network of its own that has nothing but loopback; it counts what had no way out, and listens for DNS."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.within = name, ["ip", "netns", "exec", name]
+        self._resolver = Path("/etc/netns") / name
+
+    def __enter__(self) -> "Closed":
+        self._resolver.mkdir(parents=True)
+        (self._resolver / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        subprocess.run(["ip", "netns", "add", self.name], check=True, timeout=20)
+        self._ran("ip", "link", "set", "lo", "up")
+        listen = (
+            "import socket\ns = socket.socket(type=socket.SOCK_DGRAM)\ns.bind(('127.0.0.1', 53))\nprint(flush=True)\n"
+        )
+        listen += "while True:\n    print(s.recv(4096).hex(), flush=True)\n"
+        command = [*self.within, sys.executable, "-c", listen]
+        self._log = (self._resolver / "asked").open("w+")
+        self._listener = subprocess.Popen(command, stdout=self._log)
+        wait_until(lambda: (self._resolver / "asked").stat().st_size, 20, "the resolver listens")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listener.kill()
+        self._listener.wait()
+        self._log.close()
+        subprocess.run(["ip", "netns", "del", self.name], check=True, timeout=20)
+        shutil.rmtree(self._resolver)
+
+    def _ran(self, *words: str) -> str:
+        done = subprocess.run([*self.within, *words], check=True, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
+    def outward(self) -> int:
+        """How often somebody wanted to reach what is not on this machine, by address."""
+        four = self._ran("cat", "/proc/net/snmp").splitlines()
+        names, values = (line.split() for line in four if line.startswith("Ip:"))
+        six = dict(line.split() for line in self._ran("cat", "/proc/net/snmp6").splitlines())
+        return int(dict(zip(names, values, strict=True))["OutNoRoutes"]) + int(six["Ip6OutNoRoutes"])
+
+    def asked(self) -> int:
+        """How many questions for names were asked."""
+        return len((self._resolver / "asked").read_text().splitlines()) - 1
+
+    def try_out(self, target: str) -> None:
+        """Try to reach somebody else."""
+        reach = f"    socket.create_connection(({target!r}, 443), 2)"
+        code = f"import contextlib, socket\nwith contextlib.suppress(OSError):\n{reach}"
+        self._ran(sys.executable, "-c", code)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip netns")
+def test_nobody_talks_to_anybody_else(tmp_path: Path) -> None:
+    with Closed(f"pfedeg-{os.getpid()}") as closed:
+        site = Site(tmp_path, closed.within)
+        try:
+            site.start()
+            with site.run("closed") as run:
+                run.finish()
+        finally:
+            site.stop()
+        assert (closed.outward(), closed.asked()) == (0, 0)
+        assert_undisturbed(site, run, reference(site))
+        closed.try_out("192.0.2.1")
+        assert closed.outward() > 0  # it would have been seen
+        closed.try_out("example.org")
+        assert closed.asked() > 0
