@@ -39,6 +39,7 @@ class Network:
         self.heard: list[bytes] = []
         self.change: Callable[[str, bytes], bytes | None] = lambda name, raw: raw
         self.away: set[str] = set()
+        self.removed: set[str] = set()
         self.joined = dict.fromkeys(agents, 0)
         self._count = itertools.count()
         self._replies: dict[str, bytes] = {}
@@ -109,6 +110,7 @@ def coordinate(
             sign=Hand("server").sign,
             certificate=b"certificate",
             patience=patience,
+            enrolled=lambda name: name not in network.removed,
             log=told.append,
         )
 

@@ -1,10 +1,13 @@
 """Keys, folders and commands of a federation between organisations, and one whole federation of real processes."""
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -250,6 +253,58 @@ def test_every_command_of_the_operators_has_help_with_an_example() -> None:
         for name in cli.commands[group].commands:  # type: ignore[attr-defined]
             text = CliRunner().invoke(cli, [group, name, "--help"]).output
             assert "Example" in text or name == "work", (group, name)
+
+
+# Flower
+
+
+def test_an_array_cannot_be_one_piece_many_times() -> None:
+    from flwr.app.message import Array
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+
+    from pfedeg.transport.channel import StrangeError
+    from pfedeg.transport.flower import _Arriving, _content
+
+    content = _content(bytes(1000))
+    objects = {name: each.deflate() for name, each in get_all_nested_objects(content).items()}
+    (name,) = [name for name, raw in objects.items() if raw.startswith(Array.__qualname__.encode() + b" ")]
+    before = len(objects[name])
+    objects[name] = objects[name].replace(b'"arraychunk_ids": [0]', b'"arraychunk_ids": [' + b"0, " * 500 + b"0]")
+    assert len(objects[name]) > before
+
+    def pull(request: Any) -> Any:
+        return SimpleNamespace(object_available=True, object_found=True, object_content=objects[request.object_id])
+
+    arriving = _Arriving(content.object_id, pull, None, 1, get_object_tree(content), 100_000)  # type: ignore[arg-type]
+    with pytest.raises(StrangeError, match="of more than 100,000 bytes"):
+        arriving.look()
+
+
+def test_no_proxy_of_the_environment_is_used(server: ServerHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pfedeg.transport.channel import UnreachableError
+    from pfedeg.transport.flower import Hub
+
+    asked = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.settimeout(0.5)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        hub = Hub("127.0.0.1:9", str(server.path / "ca.crt"))
+        with pytest.raises(UnreachableError):
+            hub.clients()
+        hub.close()
+        with contextlib.suppress(TimeoutError):
+            asked.append(listener.accept())
+    assert not asked
+
+
+def test_a_request_to_stop_is_not_taken_for_an_error_of_the_network() -> None:
+    from pfedeg.transport.flower import _errors
+
+    with pytest.raises(SystemExit), _errors():
+        sys.exit(0)
 
 
 # Everything together

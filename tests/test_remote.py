@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pfedeg.federation import Federation, token
 from pfedeg.graph import KnowledgeGraph
 from pfedeg.prediction import Run
 from pfedeg.training import Training
-from pfedeg.transport import remote
+from pfedeg.transport import agent, remote
 from pfedeg.transport.messages import Note, ProtocolError, check_change, pack, split, unpack
 from pfedeg.transport.remote import Patience, align
 
@@ -222,9 +223,9 @@ def test_another_version_is_refused_by_the_client(
 def test_settings_that_are_not_whole_are_refused_by_the_client(
     federation: Federation, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    agent = make_agents(federation, tmp_path)["atlas"]
+    atlas = make_agents(federation, tmp_path)["atlas"]
     facts = ask("hello", settings=settings().as_dict() | wrong, protocol=1, package=_package())
-    answer = unpack(split(agent.answer(pack(facts, Hand("server").sign)) or b"")[1])
+    answer = unpack(split(atlas.answer(pack(facts, Hand("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert "settings" in answer.text("reason")
 
@@ -254,8 +255,8 @@ def ask(kind: str, arrays: dict[str, Any] | None = None, **facts: Any) -> Note:
 def test_a_client_does_not_answer_what_is_not_from_its_server_and_for_itself(
     federation: Federation, tmp_path: Path, note: Note, hand: str
 ) -> None:
-    agent = make_agents(federation, tmp_path)["atlas"]
-    assert agent.answer(pack(note, Hand(hand).sign)) is None
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    assert atlas.answer(pack(note, Hand(hand).sign)) is None
     assert not (tmp_path / "atlas").exists()
 
 
@@ -268,9 +269,9 @@ def test_a_client_does_not_answer_rubbish(federation: Federation, tmp_path: Path
 
 @pytest.mark.parametrize("run", ["../evil", "", "a/b", "A" * 65, ".hidden"])
 def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_path: Path, run: str) -> None:
-    agent = make_agents(federation, tmp_path / "home")["atlas"]
+    atlas = make_agents(federation, tmp_path / "home")["atlas"]
     note = ask("hello", run=run, settings=settings().as_dict(), protocol=1, package=_package())
-    answer = unpack(split(agent.answer(pack(note, Hand("server").sign)) or b"")[1])
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert list(tmp_path.iterdir()) == []
 
@@ -416,7 +417,195 @@ def test_a_number_may_move_as_far_as_adam_can(federation: Federation) -> None:
         check_change(before, Rows(rows, np.full((len(rows), 2), np.nan, np.float32)), 0.4)
 
 
+@pytest.mark.parametrize("start", ["shared", "independent"])
+def test_rows_to_start_from_cannot_be_made_up(federation: Federation, tmp_path: Path, start: str) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        wrong = name == "atlas" and unpack(split(raw)[1]).kind == "begin"
+        return edit(name, raw, spoil_values(lambda values: values * np.float32(100))) if wrong else raw
+
+    network.change = tamper
+    with pytest.raises(InputError, match="'atlas' does not begin: its answer was refused: begin: "):
+        coordinate(network, settings(start=start), tmp_path / "server")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        ("hello", lambda facts, arrays: facts.update(triples=10**400)),
+        ("hello", lambda facts, arrays: facts.update(triples=True)),
+        ("train", lambda facts, arrays: facts.update(round=10**400)),
+        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**400)),
+        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**9)),
+        ("finish", lambda facts, arrays: facts.update(test={"triples": 1, "mrr": "1"})),
+    ],
+)
+def test_odd_numbers_do_not_stop_the_server(
+    federation: Federation, tmp_path: Path, kind: str, spoil: Callable[..., Any]
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        note = unpack(split(raw)[1])
+        late = note.facts.get("round", 9) > 2  # how many triples it evaluates is known by then
+        return edit(name, raw, spoil) if name == "atlas" and note.kind == kind and (late or kind == "train") else raw
+
+    network.change = tamper
+    refused = pytest.raises(InputError, match="'atlas' does not agree") if kind == "hello" else nullcontext()
+    with refused:
+        coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+
+
+def test_text_that_cannot_be_written_is_refused(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        if name != "atlas" or unpack(split(raw)[1]).kind != "train":
+            return raw
+        body = split(raw)[1].replace(b'\\"seconds\\"', b'\\"\\\\ud800\\" ')
+        assert body != split(raw)[1]
+        signature = Hand("atlas").sign(body)
+        return len(signature).to_bytes(2, "big") + signature + body
+
+    network.change = tamper
+    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    assert "not a message (UnicodeEncodeError)" in run.history[0]["missing"]["atlas"]
+
+
+def test_a_client_outlives_text_that_cannot_be_written(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    raw = pack(ask("hello", certificate="XXXXXX"), Hand("server").sign)
+    body = split(raw)[1].replace(b"XXXXXX", b"\\\\ud800"[:7].ljust(6))
+    signature = Hand("server").sign(body)
+    assert atlas.answer(len(signature).to_bytes(2, "big") + signature + body) is None
+
+
+def test_what_fails_at_a_client_is_told_without_its_paths(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def fail(seed: int) -> Any:
+        raise InputError("/secret/place/train.tsv, line 2: Alice has two columns")
+
+    network.agents["atlas"]._graph = fail
+    with pytest.raises(InputError, match="cannot read or write its files") as caught:
+        coordinate(network, settings(), tmp_path / "server")
+    assert "Alice" not in str(caught.value)
+    assert b"Alice" not in b"".join(network.heard)
+
+
 # Faults
+
+
+def test_a_client_that_is_removed_is_left_out_at_once(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 60, 60))
+    for done in run:
+        if done.number == 1:
+            network.removed = {"atlas"}
+    assert [line.get("missing", {}).get("atlas") for line in run.history] == [None, *["is not enrolled any more"] * 3]
+    again = coordinate(network, settings(), tmp_path / "server", resume=True, patience=Patience(2, 0.3, 0.2))
+    assert sorted(again.run().result["test"]["clients"]) == ["commerce", "government"]  # type: ignore[index]
+
+
+def test_without_enough_clients_a_removal_ends_the_run(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    log: list[str] = []
+    run = coordinate(network, settings(), tmp_path / "server", log=log)
+    network.removed = {"atlas"}
+    with pytest.raises(RunError, match="2 of 3 clients answered, 3 are needed, and the others refuse"):
+        run.run()
+    assert len(log) < 20
+
+
+def test_a_run_resumes_without_a_client_if_the_quorum_allows(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    patience = Patience(2, 0.3, 0.2)
+    for _ in coordinate(network, settings(), tmp_path / "server", patience=patience):
+        break
+    network.away = {"atlas"}
+    run = coordinate(network, settings(), tmp_path / "server", resume=True, patience=patience).run()
+    assert all(line["missing"]["atlas"] == "is not there" for line in run.history[1:])
+
+
+def test_a_graph_that_changes_counts_from_the_next_run_on(federation: Federation, tmp_path: Path) -> None:
+    config = settings()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    for _ in coordinate(network, config, tmp_path / "server"):
+        break
+    other = Federation({**federation.graphs, "atlas": Federation.world().graphs["census"]})
+    network.agents = make_agents(other, tmp_path / "clients")
+    run = coordinate(network, config, tmp_path / "server", resume=True).run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_a_client_killed_while_it_begins_can_begin_again(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    real, killed = agent.write_arrays, []
+
+    def die_once(path: Path, *rest: Any) -> None:
+        if path.name == "alignment.safetensors" and not killed:
+            killed.append(path)
+            raise KeyboardInterrupt
+        real(path, *rest)
+
+    monkeypatch.setattr(agent, "write_arrays", die_once)
+    push = network.push
+
+    def restart(node: int, body: bytes) -> str:
+        try:
+            return push(node, body)
+        except KeyboardInterrupt:
+            name = CLIENTS[node]
+            network.agents[name] = make_agents(federation, tmp_path / "clients")[name]
+            network.joined[name] += 1
+            return "lost"
+
+    network.push = restart  # type: ignore[method-assign]
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert killed
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_a_client_keeps_every_line_of_its_history(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    real, failed = agent.Session._record, []
+
+    def fail_once(session: Any, number: int, download: Any) -> None:
+        if number == 2 and not failed:
+            failed.append(number)
+            raise OSError("no space")
+        real(session, number, download)
+
+    monkeypatch.setattr(agent.Session, "_record", fail_once)
+    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
+    for done in run:
+        if done.number == 2:
+            (name,) = set(CLIENTS) - set(done.loss)
+    (folder,) = (tmp_path / "clients" / name).iterdir()
+    assert [line["round"] for line in Run(folder).history] == [1, 3, 4]
+    assert run.history[1]["missing"][name].startswith("the client failed (OSError)")
+
+
+def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Federation, tmp_path: Path) -> None:
+    config = settings(rounds=4)
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    patience = Patience(2, 0.3, 0.2)
+    run = coordinate(network, config, tmp_path / "server", patience=patience)
+    for done in run:
+        network.away = {"atlas"} if done.number == 1 else set()
+        if done.number == 2:
+            break
+    (folder,) = (tmp_path / "clients" / "atlas").iterdir()
+    session = agent.Session(folder, folder.name, "atlas", network.agents["atlas"]._kernels, lambda text: None)
+    assert session.kept.round == 1
+    session._back_before(1)
+    assert session.kept.round == 0
 
 
 def test_who_is_missing_is_in_the_history_and_comes_back(federation: Federation, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ class Coordination(Course):
         return super()._about() | {
             "clients": list(clients),
             "accepted": [transport.accepted[name] for name in clients],
+            "triples": [transport.triples[name] for name in clients],
             "best_round": transport.best_round,
         }
 
@@ -133,4 +134,5 @@ class Coordination(Course):
             name: Rows(shared.travelling[name], np.asarray(arrays[f"latest/{i}"])) for i, name in enumerate(clients)
         }
         transport.accepted = dict(zip(clients, about["accepted"], strict=True))
+        transport.triples = dict(zip(clients, about["triples"], strict=True))
         transport.best_round = about["best_round"]

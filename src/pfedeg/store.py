@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -121,7 +121,11 @@ class RunFolder:
 
     def cut_history(self, until: int) -> None:
         """Forget rounds after `until`."""
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.history(until))
+        self.write_history(self.history(until))
+
+    def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """All lines anew, at once."""
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         write_bytes(self.path / "history.jsonl", text.encode())
 
     def save_checkpoint(self, arrays: Arrays, about: Mapping[str, Any]) -> None:

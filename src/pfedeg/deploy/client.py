@@ -1,16 +1,16 @@
 """A client's folder: its key, the secret, where its graph and its server are; and the process that answers for it."""
 
 import json
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pfedeg.config import suggest
 from pfedeg.deploy import keys, processes
@@ -125,7 +125,7 @@ class ClientHome:
         agent = Agent(
             self.path / "runs",
             place.name,
-            cache(lambda seed: read_graph(place.data, place.name, seed)),
+            lru_cache(1)(lambda seed: read_graph(place.data, place.name, seed)),
             secret,
             fingerprint(secret),
             sign=signer.sign,
@@ -199,14 +199,10 @@ class ClientHome:
 
 def address(server: str) -> str:
     """host:port of a URL."""
-    try:
-        parts = urlsplit(server)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if parts.scheme != "https" or not host or not port or parts.path.strip("/"):
+    found = re.fullmatch(r"https://([A-Za-z0-9.-]+):([0-9]{1,5})/?", server)
+    if not found or not 0 < int(found[2]) < 65536:
         raise InputError(f"--server {server}: expected https://HOST:PORT")
-    return f"{host}:{port}"
+    return f"{found[1]}:{found[2]}"
 
 
 def read_graph(source: str, name: str, seed: int) -> KnowledgeGraph:

@@ -1,5 +1,6 @@
 """The reverse proxy's configuration: TLS outside, and only those paths of the SuperLink that clients need."""
 
+import ipaddress
 from pathlib import Path
 
 PATHS = (
@@ -36,6 +37,7 @@ http {{
     server_tokens off;
 {temporary}
     limit_conn_zone $binary_remote_addr zone=addresses:1m;
+    limit_req_zone $binary_remote_addr zone=requests:1m rate=200r/s;
     server {{
         listen {listen} ssl;
         ssl_certificate {folder}/server.crt;
@@ -45,6 +47,7 @@ http {{
         client_max_body_size 8m;
         client_body_timeout 60s;
         limit_conn addresses 64;
+        limit_req zone=requests burst=400 nodelay;
         if ($request_method != POST) {{ return 405; }}
         proxy_request_buffering off;
         proxy_max_temp_file_size 0;
@@ -64,4 +67,7 @@ http {{
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine and nothing else."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

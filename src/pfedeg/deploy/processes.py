@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,10 +39,14 @@ def alone(folder: Path) -> Iterator[None]:
     """Be the only one who watches over a folder; others find the number of this process in the lock."""
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     with open(folder / "run" / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{folder}: is running already; see `status`, or `stop` it first") from None
+        for left in range(5, -1, -1):  # somebody who only looks holds it for a moment
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if not left:
+                    raise InputError(f"{folder}: is running already; see `status`, or `stop` it first") from None
+                time.sleep(0.1)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -97,17 +102,15 @@ def stop(folder: Path, seconds: float = 20.0) -> bool:
 
 
 def open_log(folder: Path, name: str) -> Any:
-    """A log to append to; a large one is put aside first."""
+    """A log to append to."""
     (folder / "log").mkdir(mode=0o700, exist_ok=True)
-    path = folder / "log" / f"{name}.log"
-    if path.exists() and path.stat().st_size > LOG:
-        os.replace(path, path.with_suffix(".log.old"))
-    return open(path, "ab")
+    return open(folder / "log" / f"{name}.log", "ab")
 
 
 def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -> None:
     """Keep processes alive until told to stop (SIGTERM, SIGINT)."""
-    stopped = False
+    stopped, trim = False, 0.0
+    told: dict[str, int] | None = None
 
     def leave(number: int, frame: object) -> None:
         nonlocal stopped
@@ -119,12 +122,26 @@ def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -
         while not stopped:
             for child in children:
                 _tend(folder, child, say)
-            write_json(folder / "run" / "processes.json", {c.name: c.process.pid for c in children if c.process})
+            now = {child.name: child.process.pid for child in children if child.process}
+            if now != told:
+                write_json(folder / "run" / "processes.json", now)
+                told = now
+            if time.monotonic() > trim:
+                _trim(folder)
+                trim = time.monotonic() + CALM
             time.sleep(0.2)
     finally:
         end(children)
         (folder / "run" / "processes.json").unlink(missing_ok=True)
         say("stopped")
+
+
+def _trim(folder: Path) -> None:
+    """Put large logs aside; whoever writes to them goes on at their beginning."""
+    for path in (folder / "log").glob("*.log"):
+        if path.stat().st_size > LOG:
+            shutil.copyfile(path, path.with_suffix(".log.old"))
+            os.truncate(path, 0)
 
 
 def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -22,10 +23,12 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.federation import create_folder, safe_name
 from pfedeg.graph import normal
 from pfedeg.shared import ClientId
-from pfedeg.store import write_bytes, write_json, write_private
+from pfedeg.store import CHECKPOINT, write_bytes, write_json, write_private
 from pfedeg.transport.channel import EndedError, RefusedError, Seen, UnreachableError
 from pfedeg.transport.remote import Member, Patience, Remote
 
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+PLAIN = re.compile(r"[\w./-]+")
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_LOG_LEVEL": "WARNING"}
 
 
@@ -57,11 +60,11 @@ class ServerHome:
         """A new one: CA, server certificate, proxy configuration."""
         if not 1 <= port < 65535:
             raise InputError(f"--port {port}: must be 1 to 65534 (the next one is used on loopback)")
-        if not host or any(sign in host for sign in " /:\n;{}'\"$\\"):
+        if not HOST.fullmatch(host):
             raise InputError(f"--host {host!r}: a name or an IPv4 address, as clients will reach it")
         path = path.resolve()
-        if any(sign in str(path) for sign in " \n;{}'\"$\\"):
-            raise InputError(f"{path}: nginx cannot take a path with spaces or quotes; choose another folder")
+        if not PLAIN.fullmatch(str(path)):
+            raise InputError(f"{path}: nginx needs a path of plain letters, digits and ._-/; choose another folder")
 
         def fill(folder: Path) -> None:
             keys.make_authority(folder, host)
@@ -261,8 +264,10 @@ class ServerHome:
         """The runs, and whether they are finished."""
         found = {}
         for folder in sorted((self.path / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime):
-            if (folder / "provenance.json").exists():
-                found[folder.name] = "finished" if (folder / "result.json").exists() else "not finished"
+            if (folder / "result.json").exists():
+                found[folder.name] = "finished"
+            elif (folder / CHECKPOINT).exists():
+                found[folder.name] = "not finished"
         return found
 
     def coordinate(
@@ -288,11 +293,11 @@ class ServerHome:
             raise InputError(f"--quorum {patience.quorum}: only {len(enrolled)} are enrolled")
         began = out / "provenance.json"
         names = json.loads(began.read_text(encoding="utf-8"))["clients"] if began.exists() else list(enrolled)
-        gone = [name for name in names if name not in enrolled]
-        if gone:
-            raise InputError(f"{gone[0]!r} took part in this run and is not enrolled any more; begin a new run")
-        members = {
-            name: Member(keys.identity(enrolled[name]), partial(keys.signed_by, enrolled[name])) for name in names
+        members = {  # who was removed meanwhile is known by nothing, and counts with what it sent last
+            name: Member(keys.identity(enrolled[name]), partial(keys.signed_by, enrolled[name]))
+            if name in enrolled
+            else Member(b"", lambda body, signature: False)
+            for name in names
         }
 
         def connect(run: str) -> Remote:

@@ -19,7 +19,7 @@ import numpy as np
 from pfedeg.client import Client, ClientState
 from pfedeg.config import FEDERATED, Config
 from pfedeg.course import summary
-from pfedeg.errors import InputError, PfedegError
+from pfedeg.errors import InputError, PfedegError, RunError
 from pfedeg.federation import Federation, token
 from pfedeg.graph import Ids, KnowledgeGraph
 from pfedeg.kernels import Kernels, Moments, Tables
@@ -51,6 +51,7 @@ class Kept:
     cause: str = ""  # a digest of the download
     loss: float = 0.0
     seconds: float = 0.0
+    before: int = 0  # the round of the state before
 
 
 class Agent:
@@ -90,18 +91,21 @@ class Agent:
             if note.text("to") != self.name:
                 raise ProtocolError(f"meant for {note.text('to')!r}")
             run, nonce = note.text("run"), note.text("nonce")
+            if len(nonce) > 64 or len(run) > 200:
+                raise ProtocolError("not a question of ours")
         except ProtocolError as error:
             self._log(f"ignored a message: {error}")
             return None
         try:
             answer = self._answer(note, run)
-        except (ProtocolError, PfedegError) as error:
+        except ProtocolError as error:
             self._log(f"refused: {error}")
             answer = Note("refusal", {"reason": str(error)[:500]})
         except Exception as error:  # whatever it is, the server and the operator should hear of it
             self._log(f"failed: {type(error).__name__}: {error}")
             self._session = None
-            answer = Note("refusal", {"reason": f"the client failed ({type(error).__name__}); its log says more"})
+            kind = "cannot read or write its files" if isinstance(error, PfedegError) else type(error).__name__
+            answer = Note("refusal", {"reason": f"the client failed ({kind}); its own log says more"})
         facts = {"from": self.name, "run": run, "nonce": nonce, "asked": note.kind} | dict(answer.facts)
         return pack(Note(answer.kind, facts, answer.arrays), self._sign)
 
@@ -139,7 +143,8 @@ class Agent:
         if known and known == note.facts.get("alignment"):
             self._log(f"run {run}: goes on")
             return Note("hello", facts | {"alignment": known})
-        self._log(f"run {run}: {config.method}, {config.model}, {config.rounds} rounds at most; sends alignment tokens")
+        size = len(graph.entities)
+        self._log(f"run {run}: {config.method}, {config.model}, {config.rounds} rounds at most; sends {size:,} tokens")
         tokens = b"".join(sorted(token(name, self._secret) for name in graph.entities))
         return Note("hello", facts, {"tokens": np.frombuffer(tokens, np.uint8).reshape(-1, TOKEN)})
 
@@ -165,25 +170,27 @@ class Agent:
         size = len(graph.entities)
         given = note.array("aligned", np.int32, (size,))
         travelling = note.array("travelling", np.int32, (None,))
-        if size and (given[0] < 0 or (np.diff(given) <= 0).any()):
+        if size and (given[0] < 0 or (given[1:] <= given[:-1]).any()):
             raise ProtocolError("begin: the aligned ids are not in order")
-        if (np.diff(travelling) <= 0).any() or not np.isin(travelling, given).all():
+        if (travelling[1:] <= travelling[:-1]).any() or not np.isin(travelling, given).all():
             raise ProtocolError("begin: shared ids that were not assigned")
+        self._log(f"run {run}: {len(travelling):,} of {size:,} entities are shared; only their rows will leave")
         tokens = [token(name, self._secret) for name in graph.entities]
         aligned = np.empty(size, np.int32)
         aligned[sorted(range(size), key=tokens.__getitem__)] = given
         folder = RunFolder(self._home / run)
-        if folder.exists() and alignment_digest(folder.path) != digest(given, travelling):
+        known, found = alignment_digest(folder.path), digest(given, travelling)
+        if known and known != found:
             raise ProtocolError("begin: this run has begun already, with other ids")
         if not folder.exists():
             strategy = config.build_strategy()
             origin = provenance(Federation({self.name: graph}).fingerprint, self._source, config.seed)
             origin |= {"strategy": type(strategy).__name__, "clients": [self.name], "federation": run}
             folder.create(config.as_dict(), origin, {self.name: graph})
-            (folder.path / WORK).mkdir(mode=0o700)
+        if not known:
+            (folder.path / WORK).mkdir(mode=0o700, exist_ok=True)
             arrays = {"aligned": aligned, "travelling": travelling}
-            about = {"digest": digest(given, travelling)}
-            write_arrays(folder.path / WORK / "alignment.safetensors", arrays, about)
+            write_arrays(folder.path / WORK / "alignment.safetensors", arrays, {"digest": found})
         self._session = None
         session = self._open(run)
         if session.finished or session.kept.round:
@@ -194,7 +201,7 @@ class Agent:
         if self._session is None or self._session.run != run:
             if not (self._home / run / WORK / "alignment.safetensors").exists():
                 raise ProtocolError(f"this client knows no run {run}; the server has to say hello first")
-            self._session = Session(self._home / run, run, self.name, self._graph, self._kernels, self._log)
+            self._session = Session(self._home / run, run, self.name, self._kernels, self._log)
         return self._session
 
 
@@ -223,17 +230,17 @@ class Session:
         path: Path,
         run: str,
         name: ClientId,
-        graph: Callable[[int], KnowledgeGraph],
         kernels: Kernels,
         log: Callable[[str], None],
     ) -> None:
-        """Go on where the files say."""
+        """Go on where the files say, with the graph as it was when the run began."""
         self.run, self._name, self._kernels, self._log = run, name, kernels, log
         self._folder, self._work = RunFolder(path), path / WORK
         self._config = Config(**self._folder.read("config.json"))
-        self._graph = graph(self._config.seed)
+        self._graph = self._folder.graph(name)
         self.finished = self._folder.finished()
         if self.finished:
+            self._tidy()
             return
         arrays, _ = read_arrays(self._work / "alignment.safetensors")
         self._travelling: Ids = arrays["travelling"]
@@ -257,13 +264,19 @@ class Session:
         self._heed(note)
         download = self._download(note)
         cause = digest(download.ids, download.values)
-        if self.kept.round != number or self.kept.cause != cause:
+        lines = self._folder.history()
+        anew = self.kept.round != number or self.kept.cause != cause
+        if anew:
             self._back_before(number)
             began = time.perf_counter()
-            state, loss = self._client.step(self.kept.state, number, download, self._kernels)
-            self._keep(Kept(state, number, cause, loss, time.perf_counter() - began))
-            self._record(number, download)
+            try:
+                state, loss = self._client.step(self.kept.state, number, download, self._kernels)
+            except RunError as error:  # it diverged
+                raise ProtocolError(str(error)) from None
+            self._keep(Kept(state, number, cause, loss, time.perf_counter() - began, self.kept.round))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.kept.seconds:.1f} s")
+        if anew or not lines or lines[-1]["round"] != number:
+            self._record(number, download)
         facts = {"round": number, "loss": self.kept.loss, "seconds": self.kept.seconds}
         return Note("train", facts, rows_arrays(self.upload()))
 
@@ -271,44 +284,38 @@ class Session:
         """Rank the validation triples with the tables as they are, or with the knowledge in place."""
         number = note.number("round", 1)
         self._heed(note)
-        if self.kept.round > number:
-            self._back_before(number + 1)
-        tables = self.kept.state.tables
+        kept = self.kept if self.kept.round <= number else self._before(number + 1)
+        tables = kept.state.tables
         if "ids" in note.arrays:
             tables = self._client.absorbed(tables, self._download(note))
         metrics = self._client.evaluate(tables, "valid", self._kernels)
         write_arrays(self._work / "shown.safetensors", tables._asdict(), {"round": str(number)})
         self._shown = number
-        lines = self._folder.history()
-        if lines and lines[-1]["round"] == number:
-            self._folder.cut_history(number - 1)
-            self._folder.append_history(lines[-1] | {"valid": summary({self._name: metrics})})
+        self._add(number, {"valid": summary({self._name: metrics})})
         return Note("evaluate", {"round": number, "valid": metrics_facts(metrics)})
 
     def finish(self, note: Note) -> Note:
         """Make the best tables the result, and say how good they are."""
         if not self.finished:
-            best, rounds = note.number("best_round"), note.number("rounds")
+            rounds = note.number("rounds")
             self._heed(note)
             self._folder.cut_history(rounds)
-            tables = self._best()
+            tables, at = self._best()
             valid, test = (self._client.evaluate(tables, split, self._kernels) for split in ("valid", "test"))
             result: dict[str, Any] = {
                 "method": self._config.method,
                 "model": self._config.model,
                 "seed": self._config.seed,
                 "rounds": rounds,
-                "best_round": best,
+                "best_round": at,
                 "seconds": round(sum(line["seconds"] for line in self._folder.history()), 3),
                 "valid": summary({self._name: valid}),
                 "test": summary({self._name: test}),
             }
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
-            for file in self._work.iterdir():
-                if file.name != "alignment.safetensors":
-                    file.unlink()
+            self._tidy()
             self.finished = True
-            self._log(f"run {self.run}: finished; the tables of round {best} are in {self._folder.path}")
+            self._log(f"run {self.run}: finished; the tables of round {at} are in {self._folder.path}")
         result = self._folder.read("result.json")
         return Note("finish", {split: result[split]["clients"][self._name] for split in ("valid", "test")})
 
@@ -325,19 +332,30 @@ class Session:
             row = affinity.get("row")
             if lines[-1]["round"] == affinity["round"] and isinstance(row, dict) and len(row) <= 100_000:
                 shares = {str(name)[:200]: float(w) for name, w in row.items() if isinstance(w, float) and 0 <= w <= 1}
-                self._folder.cut_history(lines[-1]["round"] - 1)
-                self._folder.append_history(lines[-1] | {"affinity": {self._name: shares}})
+                self._add(affinity["round"], {"affinity": {self._name: shares}})
 
-    def _best(self) -> Tables:
+    def _add(self, number: int, more: dict[str, Any]) -> None:
+        """Add to the last line of the client's own history, if it is of this round."""
+        lines = self._folder.history()
+        if lines and lines[-1]["round"] == number:
+            self._folder.write_history([*lines[:-1], lines[-1] | more])
+
+    def _best(self) -> tuple[Tables, int]:
+        """The best tables that this client has, and of which round they are: the latest, if none was evaluated."""
         path = self._work / "best.safetensors"
         if not path.exists():
-            return self.kept.state.tables
-        arrays, _ = read_arrays(path)
-        return Tables(arrays["entity"], arrays["relation"])
+            return self.kept.state.tables, self.kept.round
+        arrays, about = read_arrays(path)
+        return Tables(arrays["entity"], arrays["relation"]), int(about["round"])
+
+    def _tidy(self) -> None:
+        """Remove what is not needed once there is a result."""
+        for file in self._work.iterdir():
+            if file.name != "alignment.safetensors":
+                file.unlink()
 
     def _record(self, number: int, download: Rows) -> None:
         """A line of the client's own history."""
-        self._folder.cut_history(number - 1)
         line = {
             "round": number,
             "selected": [self._name],
@@ -346,17 +364,21 @@ class Session:
             "bytes_up": self.upload().nbytes,
             "bytes_down": download.nbytes,
         }
-        self._folder.append_history(line)
+        self._folder.write_history([*self._folder.history(number - 1), line])
 
     def _back_before(self, number: int) -> None:
         """Undo the last round if it is not before `number`."""
-        if self.kept.round < number:
-            return
-        earlier = self._load("previous") or (Kept(self._client.start(), 0) if self.kept.round == 1 else None)
-        if earlier is None or earlier.round >= number:
+        if self.kept.round >= number:
+            earlier = self._before(number)
+            self._log(f"run {self.run}: undoes round {self.kept.round}")
+            self.kept = earlier
+
+    def _before(self, number: int) -> Kept:
+        """The state before the last round, if that is before `number`."""
+        earlier = self._load("previous") if self.kept.before else Kept(self._client.start(), 0)
+        if earlier is None or earlier.round != self.kept.before or earlier.round >= number:
             raise ProtocolError(f"this client is at round {self.kept.round} and cannot go back before round {number}")
-        self._log(f"run {self.run}: undoes round {self.kept.round}")
-        self.kept = earlier
+        return earlier
 
     def _keep(self, kept: Kept) -> None:
         """Keep a state, and the one before it; a crash between the two leaves the latter."""
@@ -367,6 +389,7 @@ class Session:
         arrays = {f"tables/{name}": array for name, array in tables._asdict().items()}
         arrays |= {f"moments/{name}": array for name, array in (moments._asdict() if moments else {}).items()}
         about = {"round": str(kept.round), "cause": kept.cause, "loss": repr(kept.loss), "seconds": repr(kept.seconds)}
+        about |= {"before": str(kept.before)}
         write_arrays(path, arrays, about)
         self.kept, self._stored = kept, kept.round
 
@@ -380,4 +403,5 @@ class Session:
         if "moments/steps" in arrays:
             moments = Moments(*(arrays[f"moments/{kind}"] for kind in Moments._fields))
         state = ClientState(tables, moments, True)
-        return Kept(state, int(about["round"]), about["cause"], float(about["loss"]), float(about["seconds"]))
+        times = float(about["loss"]), float(about["seconds"])
+        return Kept(state, int(about["round"]), about["cause"], *times, int(about["before"]))

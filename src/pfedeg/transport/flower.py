@@ -6,12 +6,15 @@ installed. Both live as long as the run, so that no process is started and nothi
 """
 
 import io
+import json
 import os
+import ssl
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before flwr looks
@@ -45,6 +48,8 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
+    get_object_body,
+    get_object_head_values_from_object_content,
     get_object_tree,
     iterate_object_tree,
     no_object_id_recompute,
@@ -205,7 +210,7 @@ class Hub:
         for proto, tree in fresh:
             name, to = proto.metadata.message_id, proto.metadata.reply_to_message_id
             if proto.HasField("error"):
-                yield Reply(to, None, proto.error.reason or "no answer")
+                yield Reply(to, None, proto.error.reason[:500] or "no answer")
                 continue
             self._arriving[to] = _Arriving(name, runtime.PullObject, node, self._run, tree, most)
         for to, arriving in list(self._arriving.items()):
@@ -219,6 +224,10 @@ class Hub:
                     )
             except RefusedError as error:
                 del self._arriving[to]
+                with suppress(UnreachableError, RefusedError, EndedError), _errors():  # it need not be kept
+                    runtime.ConfirmMessageReceived(
+                        ConfirmMessageReceivedRequest(node=node, run_id=self._run, message_object_id=arriving.name)
+                    )
                 yield Reply(to, None, str(error))
                 continue
             del self._arriving[to]
@@ -322,9 +331,15 @@ class Node:
 
 def _client(kind: Any, address: str, certificate: str, *more: Any) -> Any:
     version = RuntimeVersionHttpInterceptor(component_name="pfedeg")
-    client = kind.from_server_address(address, False, certificate, interceptors=[version, *more])
-    client._client.timeout = httpx.Timeout(TIMEOUT, connect=10.0)
-    client._client.follow_redirects = False  # nobody may send us elsewhere
+    authority = Path(certificate).read_bytes()
+    client = kind.from_server_address(address, False, authority, interceptors=[version, *more])
+    client._client.close()
+    client._client = httpx.Client(  # goes to the server itself: by no proxy of the environment, by no redirection
+        verify=ssl.create_default_context(cafile=certificate),
+        timeout=httpx.Timeout(TIMEOUT, connect=10.0),
+        follow_redirects=False,
+        trust_env=False,
+    )
     return client
 
 
@@ -355,14 +370,27 @@ class _Arriving:
             if self._size > self._most + (64 << 10):
                 raise StrangeError(f"a message of more than {self._most:,} bytes")
             self._pieces[self._missing.pop()] = piece.object_content
+            self._until = time.monotonic() + TIMEOUT
         try:
+            self._check_arrays()
             message: Any = inflate_object_from_contents(self.name, self._pieces)
             body = message.content["body"]["body"].data
+        except StrangeError:
+            raise
         except Exception as error:  # whatever Flower makes of bytes that somebody else has sent
             raise StrangeError(f"a message that is not ours ({type(error).__name__})") from None
         if not isinstance(body, bytes) or len(body) > self._most:
             raise StrangeError("a message that is not ours")
         return body
+
+    def _check_arrays(self) -> None:
+        """Refuse an array that says to be the same piece many times over."""
+        for content in self._pieces.values():
+            kind, children, _ = get_object_head_values_from_object_content(content)
+            if kind == Array.__qualname__:
+                listed = json.loads(get_object_body(content, Array))["arraychunk_ids"]
+                if sum(len(self._pieces[children[place]]) for place in listed) > self._most + (64 << 10):
+                    raise StrangeError(f"a message of more than {self._most:,} bytes")
 
 
 def _beat(beat: Callable[[], None], stop: threading.Event) -> None:
@@ -387,5 +415,9 @@ def _errors() -> Iterator[None]:
         raise RefusedError(text) from None
     except (httpx.TransportError, OSError) as error:
         raise UnreachableError(f"{type(error).__name__}: {error}") from None
+    except ValueError as error:  # an answer that Flower cannot read
+        raise UnreachableError(f"{type(error).__name__}: {error}") from None
     except SystemExit as error:  # flwr leaves the process on incompatible versions
+        if not error.code:
+            raise
         raise RefusedError(f"Flower on the other side is of an incompatible version ({error})") from None

@@ -23,6 +23,7 @@ from pfedeg.store import Arrays
 PROTOCOL = 1
 KINDS = ("hello", "begin", "train", "evaluate", "finish", "refusal")
 FACTS = 4 << 20  # bytes of facts at most
+LARGEST = 1 << 40  # no number of triples, entities or rounds is larger
 TOKEN = 32  # bytes of an alignment token
 ADAM = 7.3  # no sequence of gradients moves a coordinate further than so many learning rates per step of Adam
 
@@ -47,8 +48,8 @@ class Note:
     def number(self, name: str, least: int = 0) -> int:
         """A fact that is a whole number."""
         value: int = self._fact(name, int)
-        if isinstance(value, bool) or value < least:
-            raise ProtocolError(f"{self.kind}: {name} is {value!r}")
+        if isinstance(value, bool) or not least <= value < LARGEST:
+            raise ProtocolError(f"{self.kind}: {name} is {str(value)[:80]}")
         return value
 
     def loss(self) -> float:
@@ -99,11 +100,12 @@ def unpack(body: bytes) -> Note:
         described = json.loads(body[8 : 8 + header])
         facts = json.loads(described["__metadata__"]["facts"])
         kind = facts.pop("kind")
+        json.dumps(facts, ensure_ascii=False).encode()  # text that cannot be written would fail later
         arrays = load(body)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise ProtocolError(f"not a message ({type(error).__name__})") from None
     if kind not in KINDS:
-        raise ProtocolError(f"unknown kind of message {kind!r}")
+        raise ProtocolError(f"unknown kind of message {str(kind)[:80]!r}")
     return Note(kind, facts, dict(arrays))
 
 
@@ -119,7 +121,7 @@ def read_rows(note: Note, allowed: Ids, width: int, whole: bool = False) -> Rows
     if whole and not np.array_equal(ids, allowed):
         raise ProtocolError(f"{note.kind}: the ids are not those of the shared entities")
     place = np.searchsorted(allowed, ids)
-    if len(ids) and ((np.diff(ids) <= 0).any() or place.max() >= len(allowed) or (allowed[place] != ids).any()):
+    if len(ids) and ((ids[1:] <= ids[:-1]).any() or place.max() >= len(allowed) or (allowed[place] != ids).any()):
         raise ProtocolError(f"{note.kind}: ids that were not assigned, or not in order")
     if not np.isfinite(values).all():
         raise ProtocolError(f"{note.kind}: values that are not finite")
@@ -146,8 +148,8 @@ def read_metrics(facts: Any, kind: str) -> Metrics:
         values = [facts[name] for name in Metrics(0.0, (0.0, 0.0, 0.0), 1).as_dict()]
     except (KeyError, TypeError):
         raise ProtocolError(f"{kind}: metrics are missing") from None
-    if not isinstance(triples, int) or isinstance(triples, bool) or triples < 0:
-        raise ProtocolError(f"{kind}: metrics of {triples!r} triples")
+    if not isinstance(triples, int) or isinstance(triples, bool) or not 0 <= triples < LARGEST:
+        raise ProtocolError(f"{kind}: metrics of {str(triples)[:80]} triples")
     if not triples:
         return Metrics.of(np.zeros(0))
     if not all(isinstance(value, float | int) and 0 <= value <= 1 for value in values):

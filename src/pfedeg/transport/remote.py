@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pfedeg import randomness
 from pfedeg.config import Config
 from pfedeg.errors import InputError, RunError
 from pfedeg.evaluation import Metrics
 from pfedeg.graph import Split
+from pfedeg.models import start_range, start_rows
 from pfedeg.rounds import Update
 from pfedeg.shared import ClientId, Rows, Shared
 from pfedeg.store import package_version
@@ -96,6 +98,7 @@ class Remote:
         self.missing: dict[ClientId, str] = {}  # who did not answer in the last exchange, and why
         self.best_round = 0
         self._slow: set[ClientId] = set()
+        self._evaluated: dict[ClientId, int] = {}  # how many validation triples each has
         self._affinity: tuple[int, Any] | None = None
         self._open = False
         self._width = config.build_model().entity_width
@@ -115,12 +118,17 @@ class Remote:
         }
         asked = {name: Note("hello", facts | {"alignment": (alignment or {}).get(name, "")}) for name in self._members}
         heard: dict[ClientId, Note] = {}
-        refused: dict[ClientId, Note] = {}
-        for name, note in self._ask(asked, lambda name, note: self._hello(name, note, alignment), everyone=True):
-            (heard if note.kind != "refusal" else refused)[name] = note
-        if refused:
-            name = min(refused)
-            raise InputError(f"client {name!r} does not agree: {refused[name].text('reason')}")
+        again = alignment is not None
+        for name, note in self._ask(asked, lambda name, note: self._hello(name, note, alignment), everyone=not again):
+            if again and not self._enrolled(name):
+                continue
+            if note.kind == "refusal":
+                raise InputError(f"client {name!r} does not agree: {note.text('reason')}")
+            heard[name] = note
+            told = f"{note.number('entities'):,} entities, {note.number('triples'):,} triples"
+            self._log(f"client {name!r} agrees: {told}")
+        if again:
+            return
         prints = {name: note.text("fingerprint") for name, note in heard.items()}
         usual = max(prints.values(), key=list(prints.values()).count)
         other = sorted(name for name, found in prints.items() if found != usual)
@@ -129,8 +137,6 @@ class Remote:
             text = f"{names} has" if len(other) == 1 else f"{names} have"
             raise InputError(f"{text} another alignment secret than the others; all clients need the same file")
         self.triples = {name: note.number("triples", 1) for name, note in heard.items()}
-        if alignment is not None:
-            return
         self.shared = align({name: note.arrays["tokens"] for name, note in heard.items()})
         if len(self._members) > 1 and not any(len(ids) for ids in self.shared.travelling.values()):
             raise InputError(
@@ -144,6 +150,7 @@ class Remote:
         if note.kind == "refusal":
             return note
         note.number("triples", 1)
+        note.number("entities", 1)
         if len(note.text("fingerprint")) != 32:
             raise ProtocolError("hello: not a fingerprint")
         if alignment is None:
@@ -202,11 +209,14 @@ class Remote:
         asked = {}
         for name in self.shared.clients:
             arrays = rows_arrays(downloads[name]) if downloads is not None else {}
-            asked[name] = Note("evaluate", {"round": number, "split": split, **self._beside(name)}, arrays)
+            asked[name] = Note("evaluate", {"round": number, **self._beside(name)}, arrays)
         metrics = {}
-        for name, note in self._ask(asked, lambda name, note: self._metrics(note, number)):
-            if note.kind != "refusal":
-                metrics[name] = read_metrics(note.facts["valid"], "evaluate")
+        for name, note in self._ask(asked, lambda name, note: self._metrics(name, note, number)):
+            if note.kind == "refusal":
+                self.missing[name] = note.text("reason")
+                continue
+            metrics[name] = read_metrics(note.facts["valid"], "evaluate")
+            self._evaluated.setdefault(name, metrics[name].triples)
         return metrics
 
     def finish(self, rounds: int) -> Mapping[str, Mapping[ClientId, Metrics]]:
@@ -239,8 +249,16 @@ class Remote:
     # Checks
 
     def _rows(self, name: ClientId, note: Note) -> Note:
+        """Rows to start from must be those that the seed says, or at least small enough."""
         if note.kind != "refusal":
-            read_rows(note, self.shared.travelling[name], self._width, whole=True)
+            model, config = self._config.build_model(), self._config
+            rows = read_rows(note, self.shared.travelling[name], self._width, whole=True)
+            if config.start == "shared":
+                key = randomness.key("start", "entity", config.seed)
+                if not np.allclose(rows.values, start_rows(model, self._width, key, rows.ids), rtol=1e-4, atol=1e-6):
+                    raise ProtocolError("begin: other rows than the seed says")
+            elif np.abs(rows.values).max(initial=0.0) > 1.001 * start_range(model):
+                raise ProtocolError("begin: rows further from zero than they can start")
         return note
 
     def _update(self, name: ClientId, note: Note, number: int, download: Rows) -> Note:
@@ -266,11 +284,13 @@ class Remote:
             before = Rows(before.ids[others], before.values[others])
         check_change(before, rows, reach * (number - self.accepted[name]))
 
-    def _metrics(self, note: Note, number: int) -> Note:
+    def _metrics(self, name: ClientId, note: Note, number: int) -> Note:
         if note.kind != "refusal":
             if note.number("round") != number:
                 raise ProtocolError(f"evaluate: of round {note.facts['round']}, not {number}")
-            read_metrics(note.facts.get("valid"), "evaluate")
+            triples = read_metrics(note.facts.get("valid"), "evaluate").triples
+            if self._evaluated.get(name, triples) != triples:
+                raise ProtocolError(f"evaluate: of {triples} triples, before of {self._evaluated[name]}")
         return note
 
     def _results(self, name: ClientId, note: Note) -> Note:
@@ -304,13 +324,13 @@ class Remote:
             try:
                 if not self._open:
                     self._hub.open()
-                    self._open = True
+                    self._open, warned, began = True, False, now
                     for each in waiting.values():
                         each.sent.clear()
                 if now - looked >= LOOK:
                     seen, looked = self._hub.clients(), now
                     self._send(waiting, seen, gone, now)
-                for name, note in self._collect(waiting, check):
+                for name, note in [*self._removed(waiting), *self._collect(waiting, check)]:
                     del waiting[name]
                     answered += 1
                     counted += note.kind != "refusal"
@@ -318,8 +338,9 @@ class Remote:
                     self._slow.discard(name)
                     yield name, note
             except (RefusedError, EndedError) as error:
-                self._log(f"the run has to begin anew with the SuperLink: {error}")
-                self._open, pause = False, POLL[1]
+                if not warned:
+                    self._log(f"the run has to begin anew with the SuperLink: {error}")
+                self._open, pause, warned = False, POLL[1], True
             except UnreachableError as error:
                 if not warned:
                     self._log(f"the SuperLink does not answer; is it running? ({error})")
@@ -344,17 +365,14 @@ class Remote:
         if counted < quorum and not everyone:
             raise RunError(f"{counted} of {len(asked)} clients answered, {quorum} are needed, and the others refuse")
         for name in waiting:
-            self._slow.add(name)
+            if name not in gone:  # who is not there has less time anyway
+                self._slow.add(name)
             reason = "is not there" if name in gone else waiting[name].trouble or "does not answer"
-            if not self._enrolled(name):
-                reason = "is not enrolled any more"
             self.missing[name] = reason
             self._log(f"goes on without {name!r}: {reason}")
 
     def _time(self, name: ClientId, gone: Mapping[ClientId, float], now: float) -> float:
         """How long a client has to answer."""
-        if not self._enrolled(name):
-            return 0.0
         patience = self._patience
         return min(patience.absent, patience.wait) if name in gone or name in self._slow else patience.wait
 
@@ -370,7 +388,7 @@ class Remote:
         """Ask those who are there and have not been asked since they came."""
         for name, each in waiting.items():
             found = seen.get(self._members[name].identity)
-            if found is None or not found.online or not self._enrolled(name):
+            if found is None or not found.online:
                 if name not in gone:
                     self._log(f"client {name!r} is not there")
                 gone.setdefault(name, now)
@@ -384,6 +402,11 @@ class Remote:
                 each.sent[sent], each.since = None, found.since
             else:  # it may just have been removed
                 each.again = now + 2 * LOOK
+
+    def _removed(self, waiting: Mapping[ClientId, _Asked]) -> list[tuple[ClientId, Note]]:
+        """Those who were removed meanwhile."""
+        gone = [name for name in waiting if not self._enrolled(name)]
+        return [(name, Note("refusal", {"reason": "is not enrolled any more"})) for name in gone]
 
     def _collect(
         self, waiting: Mapping[ClientId, _Asked], check: Callable[[ClientId, Note], Note]
@@ -400,7 +423,7 @@ class Remote:
         done: set[ClientId] = set()
         for reply in self._hub.pull(of, most):
             name = of.get(reply.to)
-            if name is None or name in done:
+            if name is None or name in done or not self._enrolled(name):
                 continue
             each = waiting[name]
             each.sent.pop(reply.to, None)
@@ -419,7 +442,7 @@ class Remote:
                 found = Note("refusal", {"reason": each.trouble})
             try:
                 answer = check(name, found)
-            except ProtocolError as error:
+            except (ProtocolError, ArithmeticError, ValueError, TypeError) as error:
                 self._log(f"refused an answer of {name!r}: {error}")
                 answer = Note("refusal", {"reason": f"its answer was refused: {error}"})
             done.add(name)
@@ -437,7 +460,7 @@ class Remote:
         if note.kind not in (each.note.kind, "refusal"):
             raise ProtocolError(f"a {note.kind} to a {each.note.kind}")
         if note.kind == "refusal":
-            note.text("reason")
+            return Note("refusal", {"reason": note.text("reason")[:500]})
         return note
 
 
