@@ -119,9 +119,9 @@ class RunFolder:
                 raise InputError(f"{path}, line {number}: damaged") from None
         return lines
 
-    def cut_history(self, until: int) -> None:
-        """Forget rounds after `until`."""
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.history(until))
+    def cut_history(self, until: int, *then: Mapping[str, Any]) -> None:
+        """Forget rounds after `until`; in the same moment, other lines may take their place."""
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (*self.history(until), *then))
         write_bytes(self.path / "history.jsonl", text.encode())
 
     def save_checkpoint(self, arrays: Arrays, about: Mapping[str, Any]) -> None:

@@ -264,6 +264,8 @@ class Session:
             self._keep(Kept(state, number, cause, loss, time.perf_counter() - began))
             self._record(number, download)
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.kept.seconds:.1f} s")
+        elif number not in [line["round"] for line in self._folder.history()[-1:]]:  # it died in between
+            self._record(number, download)
         facts = {"round": number, "loss": self.kept.loss, "seconds": self.kept.seconds}
         return Note("train", facts, rows_arrays(self.upload()))
 
@@ -281,8 +283,7 @@ class Session:
         self._shown = number
         lines = self._folder.history()
         if lines and lines[-1]["round"] == number:
-            self._folder.cut_history(number - 1)
-            self._folder.append_history(lines[-1] | {"valid": summary({self._name: metrics})})
+            self._folder.cut_history(number - 1, lines[-1] | {"valid": summary({self._name: metrics})})
         return Note("evaluate", {"round": number, "valid": metrics_facts(metrics)})
 
     def finish(self, note: Note) -> Note:
@@ -325,8 +326,7 @@ class Session:
             row = affinity.get("row")
             if lines[-1]["round"] == affinity["round"] and isinstance(row, dict) and len(row) <= 100_000:
                 shares = {str(name)[:200]: float(w) for name, w in row.items() if isinstance(w, float) and 0 <= w <= 1}
-                self._folder.cut_history(lines[-1]["round"] - 1)
-                self._folder.append_history(lines[-1] | {"affinity": {self._name: shares}})
+                self._folder.cut_history(lines[-1]["round"] - 1, lines[-1] | {"affinity": {self._name: shares}})
 
     def _best(self) -> Tables:
         path = self._work / "best.safetensors"
@@ -337,7 +337,6 @@ class Session:
 
     def _record(self, number: int, download: Rows) -> None:
         """A line of the client's own history."""
-        self._folder.cut_history(number - 1)
         line = {
             "round": number,
             "selected": [self._name],
@@ -346,7 +345,7 @@ class Session:
             "bytes_up": self.upload().nbytes,
             "bytes_down": download.nbytes,
         }
-        self._folder.append_history(line)
+        self._folder.cut_history(number - 1, line)
 
     def _back_before(self, number: int) -> None:
         """Undo the last round if it is not before `number`."""
