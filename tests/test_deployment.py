@@ -22,6 +22,7 @@ import httpx
 import numpy as np
 import pytest
 
+from loopback import Network, coordinate, make_agents
 from pfedeg.config import configure
 from pfedeg.deploy import keys, processes
 from pfedeg.deploy.client import ClientHome, read_graph
@@ -32,11 +33,12 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.federation import Federation
 from pfedeg.kernels import default_kernels
 from pfedeg.prediction import Run
-from pfedeg.store import package_version
+from pfedeg.store import RunFolder, package_version
 from pfedeg.training import Training
-from pfedeg.transport.agent import Agent
+from pfedeg.transport.agent import Agent, Session
 from pfedeg.transport.channel import RefusedError, Request
 from pfedeg.transport.messages import PROTOCOL, Note, pack, split, unpack
+from toy import toy_federation
 
 pytestmark = [
     pytest.mark.federation,
@@ -221,9 +223,9 @@ def assert_undisturbed(site: Site, run: Running, expected: Training) -> None:
     assert list(map(without_seconds, run.history())) == list(map(without_seconds, expected.history))
     name = json.loads((run.out / "provenance.json").read_text())["federation"]
     for client in NAMES:
-        for found, want in zip(
-            Run(site.path / client / "runs" / name).tables(client), expected.tables[client], strict=True
-        ):
+        own = Run(site.path / client / "runs" / name)
+        assert [line["loss"] for line in own.history] == [{client: line["loss"][client]} for line in expected.history]
+        for found, want in zip(own.tables(client), expected.tables[client], strict=True):
             np.testing.assert_array_equal(found, want)
 
 
@@ -600,6 +602,39 @@ def test_clients_may_die_at_any_moment(site: Site, undisturbed: Training) -> Non
             wait_until(lambda name=name, before=before: site.pid(name) not in (0, before), 20, "a new process")
         run.finish()
     assert_undisturbed(site, run, undisturbed)
+
+
+def test_a_client_that_dies_before_it_records_a_round_does_so_later(tmp_path: Path, monkeypatch: Any) -> None:
+    config, _ = configure(SETTINGS | {"method": "fede", "rounds": 3, "dim": 8, "epochs": 1}, "quick")
+    network = Network(make_agents(toy_federation(), tmp_path))
+    died: list[int] = []
+    record = Session._record
+
+    def die(session: Session, number: int, download: Any) -> None:
+        if number == 2 and not died:
+            died.append(number)
+            network.agents |= make_agents(toy_federation(), tmp_path)
+            network.joined = dict.fromkeys(network.joined, 1)
+            raise Lost
+        record(session, number, download)
+
+    class Lost(BaseException):
+        pass
+
+    answer = Agent.answer
+
+    def lose(agent: Agent, raw: bytes) -> bytes | None:
+        try:
+            return answer(agent, raw)
+        except Lost:
+            return None
+
+    monkeypatch.setattr(Session, "_record", die)
+    monkeypatch.setattr(Agent, "answer", lose)
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert died
+    for name in network.agents:
+        assert [line["round"] for line in RunFolder(tmp_path / name / run.name).history()] == [1, 2, 3]
 
 
 def test_the_run_may_die_at_any_moment(site: Site, undisturbed: Training) -> None:
