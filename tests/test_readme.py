@@ -110,7 +110,7 @@ def test_every_command_is_listed() -> None:
 
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"(?:^    |`)make (\w+)", README, re.M):
+    for target in re.findall(r"(?:^    |`)make ([\w-]+)", README, re.M):
         assert re.search(rf"^{target}:", makefile, re.M), f"no target {target} in the Makefile"
 
 

@@ -148,7 +148,7 @@ class ClientHome:
                 write_json(remembered, {"node": number})
                 self._tell("joined", "")
                 say(f"joined {place.server}")
-                pause = AGAIN[0]
+                pause, told = AGAIN[0], ""
                 self._serve(node, agent, say)
             except UnreachableError as error:
                 reason = f"cannot reach {place.server}: {error}"
