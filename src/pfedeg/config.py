@@ -210,7 +210,7 @@ def suggest(name: str, among: Any) -> str:
     close = [folded[match] for match in begun or difflib.get_close_matches(wanted, folded, 3, 0.6)]
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
-    return f"; choose from {', '.join(names)}" if len(names) <= 30 else ""
+    return f"; choose from {', '.join(names)}" if 0 < len(names) <= 30 else ""
 
 
 def choices(item: "Field[Any]") -> tuple[str, ...] | None:

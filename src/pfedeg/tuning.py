@@ -1,0 +1,140 @@
+"""Choosing settings on validation triples: short runs of every candidate, of which the better half goes on."""
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pfedeg.config import Config, suggest, uses, value_type
+from pfedeg.errors import InputError, RunError
+from pfedeg.federation import Federation
+from pfedeg.rounds import Round
+from pfedeg.store import write_bytes
+from pfedeg.training import Training
+
+BETAS = (3e-4, 4e-4, 5e-4, 6e-4, 1e-3)  # the paper's sets
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def papers_candidates(data: str, config: Config) -> dict[str, list[Any]]:
+    """What the paper chose from: β where it is not given, and p."""
+    given = config.model in ("transe", "rotate") and data.startswith("fb15k-237-fed")
+    found: dict[str, list[Any]] = {"beta": [3e-3] if given else list(BETAS), "p": list(SHARES)}
+    return {name: values for name, values in found.items() if uses(config.method, name)}
+
+
+def read_candidates(texts: Sequence[str], method: str) -> dict[str, list[Any]]:
+    """--over NAME=VALUE,VALUE as a mapping."""
+    known = {item.name: item for item in fields(Config) if item.name not in ("method", "model")}
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        name, sign, values = text.partition("=")
+        if not sign or name not in known:
+            raise InputError(f"--over {text}: expected NAME=VALUE,VALUE of a setting{suggest(name, known)}")
+        if not uses(method, name):
+            raise InputError(f"--over {text}: {name} is not used by {method}")
+        try:
+            found[name] = [value_type(known[name])(value) for value in values.split(",")]
+        except ValueError:
+            raise InputError(f"--over {text}: not values of {name}") from None
+    return found
+
+
+@dataclass
+class Candidate:
+    """One choice of settings, and how far its run has come."""
+
+    chosen: Mapping[str, Any]
+    training: Training
+    rounds: Iterator[Round] = field(init=False)
+    best: float = float("-inf")
+    done: int = 0
+    failed: str = ""
+
+    def __post_init__(self) -> None:
+        """A run that stands still until it is asked to go on."""
+        self.rounds = iter(self.training)
+
+    def advance(self, until: int) -> None:
+        """Train up to a round; a run that has stopped or failed stays where it is."""
+        try:
+            while self.done < until:
+                done = next(self.rounds, None)
+                if done is None:
+                    break
+                self.done = done.number
+        except RunError as error:
+            self.failed = str(error)
+            self.best = float("-inf")
+            return
+        evaluated = [line["valid"]["weighted"]["mrr"] for line in self.training.history if "valid" in line]
+        self.best = max((mrr for mrr in evaluated if mrr is not None), default=float("-inf"))
+
+    def evidence(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        told = {"rounds": self.done, "valid_mrr": round(self.best, 6) if self.best > 0 else 0.0}
+        return {**self.chosen, **told, **({"failed": self.failed} if self.failed else {})}
+
+
+def halve(
+    federation: Federation,
+    config: Config,
+    candidates: Mapping[str, Sequence[Any]],
+    seconds: float,
+    threads: int | None = None,
+) -> Iterator[tuple[int, list[Candidate]]]:
+    """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
+
+    The first rung is as long as the time allows for all rungs to take the same time; at least one evaluation.
+    """
+    names = list(candidates)
+    runs = [
+        Candidate(chosen, Training(federation, replace(config, **chosen), threads=threads))
+        for chosen in (dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values()))
+    ]
+    every, began = config.resolved().eval_every or 1, time.monotonic()
+    rungs = max(1, (len(runs) - 1).bit_length())
+    going, until = list(runs), every
+    first = True
+    while True:
+        for run in going:
+            run.advance(until)
+        if first:  # now it is known how long a round takes
+            pace = (time.monotonic() - began) / (every * len(runs))
+            fair = int(seconds / pace / len(runs) / (rungs + 1)) // every * every
+            first = False
+            if fair > until:
+                until = fair
+                continue
+        going.sort(key=lambda run: -run.best)
+        runs.sort(key=lambda run: (-run.done, -run.best))
+        yield until, runs
+        going = going[: max(1, (len(going) + 1) // 2)]
+        spent = time.monotonic() - began
+        if len(going) == 1 or spent > seconds:
+            return
+        until *= 2
+
+
+def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], evidence: Sequence[Any]) -> None:
+    """Add a choice and its evidence to a file that plans refer to; an earlier one for the same cells is replaced."""
+    head = "# Chosen on validation triples by `pfedeg tune`; plans refer to this file.\n"
+    text = path.read_text(encoding="utf-8") if path.exists() else head
+    intro, *blocks = text.split("\n[[where]]\n")
+    same = "".join(f"{axis} = {_toml(value)}\n" for axis, value in axes.items())
+    blocks = [block for block in blocks if not block.startswith(same)]
+    lines = "".join(f"    {_toml(entry)},\n" for entry in evidence)
+    blocks.append(f"{same}set = {_toml(best)}\nevidence = [\n{lines}]\n")
+    write_bytes(path, "\n[[where]]\n".join([intro.rstrip("\n") + "\n", *blocks]).encode())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+    return repr(value)

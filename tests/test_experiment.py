@@ -1,0 +1,151 @@
+"""A grid of runs: plans, cells, resuming, failures, filters."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pfedeg.cli import cli
+from pfedeg.errors import InputError
+from pfedeg.experiment import Grid, Plan, read_only
+from pfedeg.federation import Federation, partition
+
+ROOT = Path(__file__).parent.parent
+PLAN = """
+title = "Small"
+data = ["one", "two"]
+models = ["transe"]
+methods = ["fede", "pfedeg-plus"]
+seeds = [0]
+[settings]
+rounds = 2
+dim = 4
+negatives = 2
+eval_every = 1
+[vary]
+epochs = [1, 2]
+[[where]]
+data = "two"
+method = ["pfedeg-plus"]
+set = { p = 0.7 }
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for name, size in (("one", 20), ("two", 30)):
+        triples = [(f"e{i}", f"r{i % 3}", f"e{(i * 7 + 1) % size}") for i in range(2 * size)]
+        Federation(partition(triples, 2, 0).graphs).write(tmp_path / "data" / name)
+    return tmp_path / "data"
+
+
+def read(tmp_path: Path, text: str = PLAN) -> Plan:
+    (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+    return Plan.read(tmp_path / "plan.toml")
+
+
+def run(tmp_path: Path, *words: str) -> Any:
+    plan, data, out = (str(tmp_path / name) for name in ("plan.toml", "data", "out"))
+    return CliRunner().invoke(cli, ["experiment", plan, "--data", data, "--out", out, *words])
+
+
+def test_cells_are_all_combinations_in_the_plans_order(tmp_path: Path) -> None:
+    plan = read(tmp_path)
+    assert [cell.name for cell in plan.cells][:3] == [
+        "one/transe/fede/seed-0/epochs-1",
+        "one/transe/fede/seed-0/epochs-2",
+        "one/transe/pfedeg-plus/seed-0/epochs-1",
+    ]
+    assert len(plan.cells) == 8
+    assert {cell.config.p for cell in plan.cells if cell.method == "pfedeg-plus" and cell.data == "two"} == {0.7}
+    assert {cell.config.p for cell in plan.cells if cell.method == "pfedeg-plus" and cell.data == "one"} == {0.5}
+
+
+@pytest.mark.parametrize("plan", sorted((ROOT / "plans").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_plans_of_the_repository_can_be_read(plan: Path) -> None:
+    if plan.name == "choices.toml":
+        return
+    cells = Plan.read(plan).cells
+    assert len({cell.name for cell in cells}) == len(cells)
+    assert all(cell.config.dim == 128 and cell.config.negatives == 256 for cell in cells)
+
+
+def test_the_papers_tables_are_all_there() -> None:
+    cells = Plan.read(ROOT / "plans" / "paper-tables.toml").cells
+    assert len(cells) == 4 * 3 * 6
+    assert {(c.data, c.model) for c in cells[:6]} == {("fb15k-237-fed3", "transe")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("dta = ['x']", "unknown entry 'dta'; did you mean 'data'"),
+        ("models = ['transe']", "data: expected a list of names"),
+        (PLAN.replace('"transe"', '"transf"'), "models: unknown 'transf'; did you mean 'transe'"),
+        (PLAN.replace("dim = 4", "dim = 0"), "one, transe, fede: dim: 0 is out of range"),
+        (PLAN.replace("epochs = [1, 2]", "epochs = 3"), "vary: expected lists"),
+        (PLAN.replace("set = { p = 0.7 }", "p = 0.7"), "where"),
+        (PLAN.replace("set = { p = 0.7 }", "set = { q = 0.7 }"), "unknown setting 'q'"),
+        ("data = [", "not valid TOML"),
+    ],
+)
+def test_a_wrong_plan_is_one_line(tmp_path: Path, wrong: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, wrong)
+
+
+def test_a_grid_runs_and_goes_on_where_it_stands(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    first = run(tmp_path, "--only", "data=one", "--only", "method=fede")
+    assert first.exit_code == 0, first.output
+    assert "1/2 one/transe/fede/seed-0/epochs-1: done" in first.output
+    result = tmp_path / "out" / "one" / "transe" / "fede" / "seed-0" / "epochs-1" / "result.json"
+    before = result.stat().st_mtime_ns
+    second = run(tmp_path, "--only", "data=one", "--json")
+    assert second.exit_code == 0, second.output
+    states = json.loads(second.output.splitlines()[-1])["cells"]
+    assert list(states.values()) == ["done"] * 4
+    assert result.stat().st_mtime_ns == before
+    assert "open" in run(tmp_path, "--list").output
+
+
+def test_a_cell_that_fails_is_told_and_retried_on_request(tmp_path: Path, data: Path) -> None:
+    read(tmp_path, PLAN.replace("[settings]", "[settings]\nlr = 3e38").replace("epochs = [1, 2]", "epochs = [1]"))
+    done = run(tmp_path, "--only", "data=one")
+    assert done.exit_code != 0
+    assert "training diverged" in done.output
+    again = run(tmp_path, "--only", "data=one")
+    assert "0 to run" in again.output
+    assert "2 to run" in run(tmp_path, "--only", "data=one", "--retry").output
+
+
+def test_cells_run_side_by_side_give_the_same(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    assert run(tmp_path, "--only", "data=one", "--jobs", "2").exit_code == 0
+    alone = tmp_path / "alone"
+    plan, grid = tmp_path / "plan.toml", Grid(read(tmp_path), data, tmp_path / "out")
+    words = ["experiment", str(plan), "--data", str(data), "--out", str(alone), "--only", "data=one"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    for cell in [cell for cell in grid.plan.cells if cell.data == "one"]:
+        results = [json.loads((out / cell.name / "result.json").read_text()) for out in (tmp_path / "out", alone)]
+        assert results[0]["test"] == results[1]["test"]
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ("modle=transe", "AXIS is one of data, model"),
+        ("model", "expected AXIS=VALUE"),
+        ("model=x", "no cell has model 'x'"),
+    ],
+)
+def test_a_filter_that_fits_nothing_is_refused(tmp_path: Path, only: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_only([only], read(tmp_path))
+
+
+def test_a_dataset_that_is_not_there_is_named(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no three\.parquet"):
+        Grid(read(tmp_path, PLAN.replace('"two"]', '"three"]')), data, tmp_path / "out")

@@ -1,0 +1,86 @@
+"""Choosing settings by successive halving on validation triples."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pfedeg.cli import cli
+from pfedeg.config import Config
+from pfedeg.errors import InputError
+from pfedeg.federation import Federation
+from pfedeg.tuning import halve, papers_candidates, read_candidates, write_choice
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    graphs = Federation.world().graphs
+    return Federation({name: graphs[name] for name in ("atlas", "government")})
+
+
+SMALL = Config(method="pfedeg-plus", dim=8, negatives=4, rounds=400, eval_every=1, patience=1000, epochs=1, batch=256)
+
+
+def test_half_of_the_candidates_goes_on_and_the_better_half(federation: Federation) -> None:
+    seen = []
+    for until, runs in halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 0.01):
+        seen.append((until, {run.chosen["lr"]: (run.done, run.best) for run in runs}))
+        break
+    (until, first) = seen[0]
+    assert until == 1
+    assert {done for done, _ in first.values()} == {1}
+    rungs = list(halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 6.0))
+    runs = rungs[-1][1]
+    assert runs[0].chosen["lr"] in (1e-2, 5e-3)
+    assert sorted(run.done for run in runs)[:2] == [rungs[0][0]] * 2
+    assert runs[0].done > runs[-1].done
+    assert runs[0].best >= runs[1].best
+
+
+def test_a_candidate_that_diverges_is_last_and_says_why(federation: Federation) -> None:
+    *_, (_, runs) = halve(federation, SMALL, {"lr": [3e38, 1e-2]}, 0.01)
+    assert runs[0].chosen == {"lr": 1e-2}
+    assert "diverged" in runs[-1].evidence()["failed"]
+
+
+def test_the_papers_sets() -> None:
+    assert papers_candidates("fb15k-237-fed3", Config(model="transe"))["beta"] == [3e-3]
+    assert len(papers_candidates("nell-995-fed3", Config(model="transe"))["beta"]) == 5
+    assert len(papers_candidates("fb15k-237-fed3", Config(model="complex"))["beta"]) == 5
+    assert papers_candidates("fb15k-237-fed3", Config(method="fede")) == {}
+    assert list(papers_candidates("x", Config(method="pfedeg-star-init"))) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [("q=1", "expected NAME=VALUE"), ("p", "expected NAME=VALUE"), ("mu=1", "not used by"), ("p=x", "not values of p")],
+)
+def test_wrong_candidates_are_refused(over: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_candidates([over], "pfedeg-plus")
+
+
+def test_choices_are_kept_side_by_side_and_replaced_by_newer_ones(tmp_path: Path) -> None:
+    path = tmp_path / "choices.toml"
+    one = {"data": "a", "model": "transe", "method": "pfedeg-plus"}
+    write_choice(path, one, {"p": 0.5}, [{"p": 0.5, "rounds": 5, "valid_mrr": 0.1}])
+    write_choice(path, one | {"data": "b"}, {"p": 0.6, "beta": 3e-4}, [{"p": 0.6, "failed": 'a "word"'}])
+    write_choice(path, one, {"p": 0.9}, [{"p": 0.9, "rounds": 10, "valid_mrr": 0.2}])
+    found = {rule["data"]: rule for rule in tomllib.loads(path.read_text())["where"]}
+    assert found["a"]["set"] == {"p": 0.9}
+    assert found["b"]["set"] == {"p": 0.6, "beta": 3e-4}
+    assert found["b"]["evidence"][0]["failed"] == 'a "word"'
+
+
+def test_the_command_chooses_and_records(tmp_path: Path) -> None:
+    words = ["tune", "world", "--preset", "quick", "--rounds", "2", "--eval-every", "1", "--dim", "4", "--epochs", "1"]
+    words += ["--over", "p=0.5,0.9", "--minutes", "0.01", "--choices", str(tmp_path / "choices.toml"), "--json"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output.splitlines()[-1])
+    (rule,) = tomllib.loads((tmp_path / "choices.toml").read_text())["where"]
+    assert rule["set"] == told["chosen"]
+    assert rule["data"] == "world"
+    assert len(rule["evidence"]) == 2
