@@ -10,8 +10,9 @@ from pfedeg.coordination import Coordination
 from pfedeg.federation import Federation
 from pfedeg.kernels import Kernels, default_kernels
 from pfedeg.transport.agent import Agent
+from pfedeg.transport.asking import Member, Patience
 from pfedeg.transport.channel import Reply, Seen
-from pfedeg.transport.remote import Member, Patience, Remote
+from pfedeg.transport.remote import Remote
 
 SOON = Patience(wait=0.3, absent=0.2)
 SECRET = b"a secret of the clients, 32 bytes"

@@ -35,9 +35,10 @@ from pfedeg.kernels import default_kernels
 from pfedeg.prediction import Run
 from pfedeg.store import RunFolder, package_version
 from pfedeg.training import Training
-from pfedeg.transport.agent import Agent, Session
+from pfedeg.transport.agent import Agent
 from pfedeg.transport.channel import RefusedError, Request
 from pfedeg.transport.messages import PROTOCOL, Note, pack, split, unpack
+from pfedeg.transport.session import Session
 from toy import toy_federation
 
 pytestmark = [

@@ -19,17 +19,18 @@ from pfedeg.federation import Federation, token
 from pfedeg.graph import KnowledgeGraph
 from pfedeg.prediction import Run
 from pfedeg.training import Training
-from pfedeg.transport import agent, remote
+from pfedeg.transport import agent, asking, session
+from pfedeg.transport.asking import Patience
 from pfedeg.transport.messages import Note, ProtocolError, check_change, pack, split, unpack
-from pfedeg.transport.remote import Patience, align
+from pfedeg.transport.remote import align
 
 CLIENTS = ("atlas", "commerce", "government")
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LOOK", 0.05)
-    monkeypatch.setattr(remote, "POLL", (0.01, 0.05))
+    monkeypatch.setattr(asking, "LOOK", 0.05)
+    monkeypatch.setattr(asking, "POLL", (0.01, 0.05))
 
 
 @pytest.fixture(scope="module")
@@ -574,15 +575,15 @@ def test_a_client_keeps_every_line_of_its_history(
     federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    real, failed = agent.Session._record, []
+    real, failed = session.Session._record, []
 
-    def fail_once(session: Any, number: int, download: Any) -> None:
+    def fail_once(self: Any, number: int, download: Any) -> None:
         if number == 2 and not failed:
             failed.append(number)
             raise OSError("no space")
-        real(session, number, download)
+        real(self, number, download)
 
-    monkeypatch.setattr(agent.Session, "_record", fail_once)
+    monkeypatch.setattr(session.Session, "_record", fail_once)
     run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
     for done in run:
         if done.number == 2:
@@ -602,10 +603,10 @@ def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Fede
         if done.number == 2:
             break
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
-    session = agent.Session(folder, folder.name, "atlas", network.agents["atlas"]._kernels, lambda text: None)
-    assert session.kept.round == 1
-    session._back_before(1)
-    assert session.kept.round == 0
+    found = session.Session(folder, folder.name, "atlas", network.agents["atlas"]._kernels, lambda text: None)
+    assert found.kept.round == 1
+    found._back_before(1)
+    assert found.kept.round == 0
 
 
 def test_who_is_missing_is_in_the_history_and_comes_back(federation: Federation, tmp_path: Path) -> None:

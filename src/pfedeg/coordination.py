@@ -16,8 +16,8 @@ from pfedeg.graph import Split
 from pfedeg.rounds import Round
 from pfedeg.shared import ClientId, Rows, Shared
 from pfedeg.store import CHECKPOINT, Arrays, RunFolder, provenance
-from pfedeg.transport.agent import digest
 from pfedeg.transport.remote import Remote
+from pfedeg.transport.session import digest
 
 
 def new_name() -> str:

@@ -246,7 +246,7 @@ def server_run(
     from pfedeg.deploy.server import ServerHome
     from pfedeg.store import RunFolder
     from pfedeg.terminal import affinity_table, metrics_table, watch
-    from pfedeg.transport.remote import Patience
+    from pfedeg.transport.asking import Patience
 
     home = ServerHome(folder)
     given = {name: value for name, value in flags.items() if value is not None}

@@ -24,8 +24,9 @@ from pfedeg.federation import create_folder, safe_name
 from pfedeg.graph import normal
 from pfedeg.shared import ClientId
 from pfedeg.store import CHECKPOINT, write_bytes, write_json, write_private
+from pfedeg.transport.asking import Member, Patience
 from pfedeg.transport.channel import EndedError, RefusedError, Seen, UnreachableError
-from pfedeg.transport.remote import Member, Patience, Remote
+from pfedeg.transport.remote import Remote
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 PLAIN = re.compile(r"[\w./-]+")
