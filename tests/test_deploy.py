@@ -319,6 +319,6 @@ def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("to the last bit those of the same run in one process") == 3
-    assert "0 of the 1,136 names of entities and relations" in done.stdout
+    assert "0 of the 1,136 names of more than six letters" in done.stdout
     assert "proxy: nginx" in done.stdout or nginx() is None
     assert "Done in" in done.stdout

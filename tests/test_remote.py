@@ -151,7 +151,7 @@ FIELDS = {
     "begin": set(),
     "train": {"round", "loss", "seconds"},
     "evaluate": {"round", "valid"},
-    "finish": {"valid", "test"},
+    "finish": {"round", "valid", "test"},
 }
 ARRAYS: dict[str, set[str]] = {
     "hello": {"tokens"},
@@ -204,6 +204,14 @@ def test_a_client_with_another_secret_is_named(federation: Federation, tmp_path:
     assert not (tmp_path / "server").exists()
 
 
+def test_a_client_that_is_enrolled_under_another_name_is_told(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    note = ask("hello", to="ATLAS", settings=settings().as_dict(), protocol=1, package=_package())
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    assert answer.kind == "refusal"
+    assert answer.text("reason") == "this client is called 'atlas', and the server has enrolled it as 'ATLAS'"
+
+
 def test_no_overlap_at_all_gets_a_hint(tmp_path: Path) -> None:
     graphs = {n: KnowledgeGraph.from_names([(f"{n}{i}", "r", f"{n}{i + 1}") for i in range(5)]) for n in ("a", "b")}
     network = Network(make_agents(Federation(graphs), tmp_path / "clients"))
@@ -249,7 +257,6 @@ def ask(kind: str, arrays: dict[str, Any] | None = None, **facts: Any) -> Note:
     ("note", "hand"),
     [
         (ask("hello"), "stranger"),
-        (ask("hello", to="commerce"), "server"),
         (ask("train"), "commerce"),
     ],
 )
@@ -514,7 +521,8 @@ def test_without_enough_clients_a_removal_ends_the_run(federation: Federation, t
     log: list[str] = []
     run = coordinate(network, settings(), tmp_path / "server", log=log)
     network.removed = {"atlas"}
-    with pytest.raises(RunError, match="2 of 3 clients answered, 3 are needed, and the others refuse"):
+    told = "2 of 3 clients answered, 3 are needed (atlas: is not enrolled any more); go on with --resume --quorum 2"
+    with pytest.raises(RunError, match=re.escape(told)):
         run.run()
     assert len(log) < 20
 
@@ -640,7 +648,7 @@ def test_refusals_below_the_quorum_end_the_run_with_a_reason(federation: Federat
     network.change = lambda name, raw: (
         edit(name, raw, lambda facts, arrays: facts.update(loss=None)) if unpack(split(raw)[1]).kind == "train" else raw
     )
-    with pytest.raises(RunError, match="0 of 3 clients answered, 3 are needed, and the others refuse"):
+    with pytest.raises(RunError, match=r"0 of 3 clients answered, 3 are needed \(atlas: its answer was refused"):
         coordinate(network, settings(), tmp_path / "server").run()
 
 

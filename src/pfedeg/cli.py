@@ -280,7 +280,10 @@ def show(run: Path, as_json: bool) -> None:
     config, origin = opened.config, opened.provenance
     seconds = sum(line["seconds"] for line in history)
     sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
-    state = "finished" if result else "not finished; continue it by the same train command with --resume"
+    how = "continue it by the same train command with --resume"
+    if "federation" in origin:
+        how = "the server operator continues it by `pfedeg server run DIR --resume`"
+    state = "finished" if result else f"not finished; {how}"
     out.print(f"{run}: {config.method}, {config.model}, seed {config.seed}, {state}", highlight=False, soft_wrap=True)
     source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
     text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"

@@ -106,6 +106,9 @@ class Coordination(Course):
         assert self._folder is not None
         if self._transport.missing:
             result["missing"] = dict(sorted(self._transport.missing.items()))
+        other = {n: at for n, at in sorted(self._transport.finished.items()) if at != result["best_round"]}
+        if other:  # who missed the evaluation of the best round has kept earlier tables
+            result["tables_of_round"] = other
         self._folder.finish({}, {}, result, keep_checkpoint=bool(self._transport.missing))
 
     def _arrays(self) -> Arrays:

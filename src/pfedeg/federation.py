@@ -127,7 +127,7 @@ _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt
 def check_free(folder: Path) -> None:
     """Refuse a path where something is already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: exists already; choose another --out or remove it")
+        raise InputError(f"{folder}: exists already; choose another --out or another folder")
 
 
 def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:

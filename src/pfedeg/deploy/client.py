@@ -79,8 +79,16 @@ class ClientHome:
         """The file to give to the server operator."""
         return self.path / "client.pub"
 
+    def check(self) -> None:
+        """Whether all is there that the process needs."""
+        keys.read_certificate(self.path / "ca.crt")
+        keys.read_pair(self.path / "client.key")
+        read_secret(self.path / "secret")
+        read_graph(self.place.data, self.place.name, 0)
+
     def start(self) -> None:
         """Start in the background."""
+        self.check()
         processes.start(
             self.path, ["client", "start", str(self.path), "--foreground"], lambda: bool(self.status()["running"])
         )
@@ -94,14 +102,25 @@ class ClientHome:
     def status(self) -> dict[str, Any]:
         """Whether it runs, whether it has joined, and what it has done last."""
         running = processes.watcher(self.path) is not None
-        try:
-            told = json.loads((self.path / "run" / "status.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            told = {"state": "starts"}
+        told, ended = self._read("status.json") or {"state": "starts"}, self._read("ended.json")
+        if ended:
+            told = {"state": "keeps ending", "detail": ended["said"]}
         if not running:
             told = {"state": "stopped"}
         finished = [run.name for run in self.runs() if (run / "result.json").exists()]
-        return {"name": self.place.name, "server": self.place.server, "running": running, **told, "finished": finished}
+        open_ = [run.name for run in self.runs() if run.name not in finished]
+        known = {"key": keys.short(keys.read_public(self.public))}
+        with suppress(InputError):
+            known["secret"] = fingerprint(read_secret(self.path / "secret"))
+        where = {"name": self.place.name, "server": self.place.server, **known}
+        return {**where, "running": running, **told, "finished": finished, "unfinished": open_}
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.path / "run" / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found
 
     def runs(self) -> list[Path]:
         """The run directories, the latest last."""
@@ -151,8 +170,8 @@ class ClientHome:
                 pause, told = AGAIN[0], ""
                 self._serve(node, agent, say)
             except UnreachableError as error:
-                reason = f"cannot reach {place.server}: {error}"
-                self._tell("unreachable", str(error))
+                reason = f"cannot reach {place.server}: {_explain(str(error))}"
+                self._tell("unreachable", _explain(str(error)))
             except RefusedError as error:
                 reason = (
                     f"the server refuses this client; is its key enrolled, and this machine's clock right? ({error})"
@@ -195,6 +214,16 @@ class ClientHome:
         (self.path / "run").mkdir(mode=0o700, exist_ok=True)
         told = {"state": state, "detail": detail, "at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         write_json(self.path / "run" / "status.json", told)
+        (self.path / "run" / "ended.json").unlink(missing_ok=True)
+
+
+def _explain(error: str) -> str:
+    """What can be done about a server that cannot be reached."""
+    if "CERTIFICATE_VERIFY_FAILED" in error:
+        return "its certificate is not one of this client's ca.crt; ask the server operator for the right ca.crt"
+    if "Connection refused" in error or error.startswith("502"):
+        return f"{error}; is the server started, and the port right?"
+    return error
 
 
 def address(server: str) -> str:

@@ -88,6 +88,8 @@ def server_init(folder: Path, host: str, port: int, pseudonyms: bool) -> None:
 def server_enroll(folder: Path, name: str, public: Path) -> None:
     """Let a client take part: its NAME, and the public key that it sent. Works while the server runs.
 
+    A key that was removed comes back only after the server was stopped and started.
+
     \b
     Example:
       pfedeg server enroll fed hospital hospital.pub
@@ -248,13 +250,13 @@ def server_run(
     from pfedeg.terminal import affinity_table, metrics_table, watch
     from pfedeg.transport.asking import Patience
 
-    home = ServerHome(folder)
+    home, log = ServerHome(folder), _teller(ServerHome(folder), shown := console(stderr=True))
     given = {name: value for name, value in flags.items() if value is not None}
     config, remarks = configure(flags, preset, file)
     for remark in remarks:
         say(f"note: {remark}")
     if resume and out is None:
-        left = [name for name, state in home.runs().items() if state == "not finished"]
+        left = [name for name, state in home.runs().items() if state != "finished"]
         if not left:
             raise InputError(f"{folder}: there is no run that is not finished; leave out --resume to begin one")
         out = home.path / "runs" / left[-1]
@@ -262,21 +264,25 @@ def server_run(
         config = Config(**RunFolder.open(out).read("config.json"))
     name = new_name()
     out = out or home.path / "runs" / name
-    patience, shown = Patience(quorum or 0, wait, absent), console(stderr=True)
+    patience = Patience(quorum or 0, wait, absent)
     with home.hub() as hub:
-        training = home.coordinate(
-            hub, config, out, name=name, resume=resume, patience=patience, threads=threads, log=_teller(home, shown)
-        )
-        say(f"run {training.name}: {config.method}, {config.model}, up to {config.rounds} rounds")
+        try:
+            training = home.coordinate(
+                hub, config, out, name=name, resume=resume, patience=patience, threads=threads, log=log
+            )
+        except KeyboardInterrupt:
+            log("interrupted before the first round")
+            raise
+        log(f"run {training.name}: {config.method}, {config.model}, up to {config.rounds} rounds")
         try:
             for done in watch(training, shown, config.method):
                 away = [name for name in done.selected if name not in done.loss]
                 if away or done.metrics is not None:
-                    _tell_round(shown, training, done, away, hub)
+                    _tell_round(shown, training, done, away)
         except KeyboardInterrupt:
-            say(f"interrupted after round {training.rounds_done}; go on with: pfedeg server run {folder} --resume")
+            log(f"interrupted after round {training.rounds_done}; go on with: pfedeg server run {folder} --resume")
             raise
-        up, down = hub.up, hub.down
+        log(f"run {training.name}: finished")
     result = training.result or {}
     if as_json:
         click.echo(json.dumps(result, ensure_ascii=False))
@@ -286,17 +292,27 @@ def server_run(
     affinity = training.affinity()
     if affinity:
         console().print(affinity_table(affinity))
+    for name, at in result.get("tables_of_round", {}).items():
+        say(f"{name} has kept the tables of round {at}; it missed the evaluation of round {result['best_round']}")
     for name, why in result.get("missing", {}).items():
-        say(f"{name} has not got its result ({why}); when it is there: pfedeg server run {folder} --resume --out {out}")
-    click.echo(f"{up / 1e6:.1f} MB came from clients, {down / 1e6:.1f} MB went to them")
+        say(f"{name} has not got its result ({why}); when it is there: pfedeg server run {folder} --resume")
+    up, down = _moved(training)
+    click.echo(f"{up:.1f} MB of rows came from clients, {down:.1f} MB went to them")
     click.echo(f"the run is in {out}; the tables are with the clients")
 
 
-def _tell_round(shown: Any, training: Any, done: Any, away: list[str], hub: Any) -> None:
+def _moved(training: Any) -> tuple[float, float]:
+    """Megabytes of rows from and to clients in all rounds."""
+    up, down = (sum(line[kind] for line in training.history) / 1e6 for kind in ("bytes_up", "bytes_down"))
+    return up, down
+
+
+def _tell_round(shown: Any, training: Any, done: Any, away: list[str]) -> None:
     """Who answered, how much has travelled, and who learns from whom at the moment."""
     without = f", without {', '.join(away)}" if away else ""
     text = f"round {done.number}: {len(done.loss)} of {len(done.selected)} answered{without}"
-    text += f"; so far {hub.up / 1e6:.1f} MB up, {hub.down / 1e6:.1f} MB down"
+    up, down = _moved(training)
+    text += f"; so far {up:.1f} MB of rows up, {down:.1f} MB down"
     shown.print(printable(text), highlight=False, soft_wrap=True)
     close = training.history[-1].get("affinity", {})
     for learner, shares in list(close.items())[:10]:
@@ -368,7 +384,7 @@ def client_renew(folder: Path) -> None:
     """
     needs_flower()
     from pfedeg.deploy.client import ClientHome
-    from pfedeg.deploy.keys import make_pair
+    from pfedeg.deploy.keys import make_pair, read_public, short
     from pfedeg.deploy.processes import watcher
 
     home = ClientHome(folder)
@@ -376,6 +392,7 @@ def client_renew(folder: Path) -> None:
         raise InputError(f"{folder}: is running; stop it first")
     make_pair(home.path, home.place.name)
     click.echo(home.public.read_text().strip())
+    say(f"the key in short, to compare: {short(read_public(home.public))}")
     say("the server operator has to `pfedeg server remove` the old key and `enroll` this one")
 
 
@@ -447,5 +464,8 @@ def client_status(folder: Path, as_json: bool) -> None:
         return
     detail = f": {told['detail']}" if told.get("detail") else ""
     click.echo(printable(f"{told['name']} at {told['server']}: {told['state']}{detail}"))
+    click.echo(f"  key {told['key']}, fingerprint of the secret {told.get('secret', 'unknown')}")
+    for name in told["unfinished"]:
+        click.echo(f"  run that is not finished: pfedeg show {home.path / 'runs' / name}")
     for name in told["finished"]:
         click.echo(f"  finished run: pfedeg show {home.path / 'runs' / name}")

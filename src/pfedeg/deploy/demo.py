@@ -103,7 +103,7 @@ def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Seque
     blob = b"".join(path.read_bytes() for path in kept)
     names = {name for graph in graphs.values() for name in (*graph.entities, *graph.relations) if len(name) > 6}
     seen = sorted(name for name in names if name.encode() in blob)
-    click.echo(f"  in its {len(kept)} files: {len(seen)} of the {len(names):,} names of entities and relations")
+    click.echo(f"  in its {len(kept)} files: {len(seen)} of the {len(names):,} names of more than six letters")
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     up, down = (sum(line[kind] for line in history) / 1e6 for kind in ("bytes_up", "bytes_down"))
     click.echo(f"  rows: {up:.1f} MB from clients and {down:.1f} MB to them in {len(history)} rounds")

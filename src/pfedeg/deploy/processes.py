@@ -118,6 +118,8 @@ def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
+    for left in ("ended.json", "status.json"):  # of another time
+        (folder / "run" / left).unlink(missing_ok=True)
     try:
         while not stopped:
             for child in children:
@@ -136,6 +138,13 @@ def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -
         say("stopped")
 
 
+def _last_line(folder: Path, name: str) -> str:
+    with open(folder / "log" / f"{name}.log", "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - 2000))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
 def _trim(folder: Path) -> None:
     """Put large logs aside; whoever writes to them goes on at their beginning."""
     for path in (folder / "log").glob("*.log"):
@@ -152,6 +161,7 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
         return
     if child.process is not None:
         say(f"{child.name} ended with {child.process.returncode}; starts again in {child.delay:.1f} s")
+        write_json(folder / "run" / "ended.json", {"name": child.name, "said": _last_line(folder, child.name)})
         _clear(child.process)
         child.process, child.since = None, now + child.delay
         child.delay = min(2 * child.delay, BACKOFF[1])

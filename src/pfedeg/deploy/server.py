@@ -153,6 +153,8 @@ class ServerHome:
 
     def start(self, proxy: bool = True) -> None:
         """Start SuperLink and proxy in the background."""
+        if processes.watcher(self.path):
+            raise InputError(f"{self.path}: is running already; see `status`, or `stop` it first")
         self._check_start(proxy)
         command = ["server", "start", str(self.path), "--foreground", *([] if proxy else ["--no-proxy"])]
         processes.start(self.path, command, lambda: (self.path / "run" / "ready").exists())
@@ -173,7 +175,8 @@ class ServerHome:
                 try:
                     probe.bind(("127.0.0.1", port))
                 except OSError as error:
-                    raise InputError(f"port {port} cannot be used: {error.strerror}") from None
+                    hint = "stop what uses it, or init a server with another --port"
+                    raise InputError(f"port {port} cannot be used: {error.strerror}; {hint}") from None
 
     def serve(self, say: Callable[[str], None], proxy: bool = True) -> None:
         """Run SuperLink and proxy in the foreground, until told to stop."""
@@ -266,7 +269,9 @@ class ServerHome:
         found = {}
         for folder in sorted((self.path / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime):
             if (folder / "result.json").exists():
-                found[folder.name] = "finished"
+                missing = json.loads((folder / "result.json").read_text(encoding="utf-8")).get("missing", {})
+                without = [name for name in missing if self.is_enrolled(name)]
+                found[folder.name] = f"not finished for {', '.join(without)}" if without else "finished"
             elif (folder / CHECKPOINT).exists():
                 found[folder.name] = "not finished"
         return found
@@ -291,7 +296,7 @@ class ServerHome:
         if not enrolled:
             raise InputError(f"{self.path}: nobody is enrolled; `pfedeg server enroll` takes a client's public key")
         if patience.quorum > len(enrolled):
-            raise InputError(f"--quorum {patience.quorum}: only {len(enrolled)} are enrolled")
+            raise InputError(f"--quorum {patience.quorum}: only {len(enrolled)} are enrolled; a smaller one, or none")
         began = out / "provenance.json"
         names = json.loads(began.read_text(encoding="utf-8"))["clients"] if began.exists() else list(enrolled)
         members = {  # who was removed meanwhile is known by nothing, and counts with what it sent last

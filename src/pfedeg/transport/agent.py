@@ -64,15 +64,15 @@ class Agent:
             certificate = note.text("certificate").encode()
             if not self._trusted(certificate, body, signature):
                 raise ProtocolError("not signed by the server that this client trusts")
-            if note.text("to") != self.name:
-                raise ProtocolError(f"meant for {note.text('to')!r}")
-            run, nonce = note.text("run"), note.text("nonce")
+            to, run, nonce = note.text("to"), note.text("run"), note.text("nonce")
             if len(nonce) > 64 or len(run) > 200:
                 raise ProtocolError("not a question of ours")
         except ProtocolError as error:
             self._log(f"ignored a message: {error}")
             return None
         try:
+            if to != self.name:
+                raise ProtocolError(f"this client is called {self.name!r}, and the server has enrolled it as {to!r}")
             answer = self._answer(note, run)
         except ProtocolError as error:
             self._log(f"refused: {error}")
@@ -82,7 +82,7 @@ class Agent:
             self._session = None
             kind = "cannot read or write its files" if isinstance(error, PfedegError) else type(error).__name__
             answer = Note("refusal", {"reason": f"the client failed ({kind}); its own log says more"})
-        facts = {"from": self.name, "run": run, "nonce": nonce, "asked": note.kind} | dict(answer.facts)
+        facts = {"from": to, "run": run, "nonce": nonce, "asked": note.kind} | dict(answer.facts)
         return pack(Note(answer.kind, facts, answer.arrays), self._sign)
 
     def _answer(self, note: Note, run: str) -> Note:

@@ -67,6 +67,7 @@ class Asking:
         self.enrolled, self._log = enrolled, log
         self.missing: dict[ClientId, str] = {}  # who did not answer the last question, and why
         self._slow: set[ClientId] = set()
+        self._away: set[ClientId] = set()  # who was said not to be there
         self._open = False
 
     def ask(
@@ -84,6 +85,7 @@ class Asking:
         self.missing = {}
         waiting = {name: self._prepare(name, note) for name, note in asked.items()}
         counted = 0
+        refused: dict[ClientId, str] = {}
         quorum = len(asked) if everyone else min(self._patience.quorum or len(asked), len(asked))
         began = time.monotonic()
         gone: dict[ClientId, float] = {}
@@ -105,6 +107,8 @@ class Asking:
                     counted += note.kind != "refusal"
                     pause = POLL[0]
                     self._slow.discard(name)
+                    if note.kind == "refusal":
+                        refused[name] = note.text("reason")
                     yield name, note
             except (RefusedError, EndedError) as error:
                 if not warned:
@@ -121,7 +125,7 @@ class Asking:
                 if everyone or counted + len(waiting) >= quorum:
                     names = ", ".join(sorted(waiting))
                     text = f"{counted} of {len(asked)} answered, {quorum} are needed"
-                    self._log(f"{text}: the round is repeated for {names}")
+                    self._log(f"{text}: {'still waits' if everyone else 'the round is repeated'} for {names}")
                     began = now
                     for name in waiting:
                         waiting[name].sent.clear()
@@ -130,13 +134,16 @@ class Asking:
             time.sleep(pause)
             pause = min(pause * 1.2, POLL[1])
         if counted < quorum and not everyone:
-            raise RunError(f"{counted} of {len(asked)} clients answered, {quorum} are needed, and the others refuse")
+            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
+            hint = f"go on with --resume --quorum {counted}" if counted else "go on with --resume when this is mended"
+            raise RunError(f"{counted} of {len(asked)} clients answered, {quorum} are needed ({why}); {hint}")
         for name in waiting:
             if name not in gone:  # who is not there has less time anyway
                 self._slow.add(name)
             reason = "is not there" if name in gone else waiting[name].trouble or "does not answer"
             self.missing[name] = reason
-            self._log(f"goes on without {name!r}: {reason}")
+            if name not in gone:
+                self._log(f"goes on without {name!r}: {reason}")
 
     def _time(self, name: ClientId, gone: Mapping[ClientId, float], now: float) -> float:
         """How long a client has to answer."""
@@ -156,12 +163,15 @@ class Asking:
         for name, each in waiting.items():
             found = seen.get(self.members[name].identity)
             if found is None or not found.online:
-                if name not in gone:
+                if name not in self._away:
                     self._log(f"client {name!r} is not there")
+                    self._away.add(name)
                 gone.setdefault(name, now)
                 continue
-            if gone.pop(name, None) is not None:
+            gone.pop(name, None)
+            if name in self._away:
                 self._log(f"client {name!r} is there")
+                self._away.discard(name)
             if (each.sent and each.since == found.since) or now < each.again:
                 continue
             sent = self._hub.push(found.node, each.body)

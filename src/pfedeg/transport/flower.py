@@ -400,6 +400,14 @@ def _beat(beat: Callable[[], None], stop: threading.Event) -> None:
             beat()
 
 
+def _words(response: httpx.Response) -> str:
+    """What an answer says is wrong, without what is around it."""
+    try:
+        return str(response.json()["detail"])[:200]
+    except (ValueError, KeyError, TypeError):
+        return response.reason_phrase
+
+
 @contextmanager
 def _errors() -> Iterator[None]:
     """What goes wrong between here and there, in the words of this module."""
@@ -407,7 +415,7 @@ def _errors() -> Iterator[None]:
         yield
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
-        text = f"{code} {error.response.text[:200].strip()}"
+        text = f"{code} {_words(error.response)}"
         if code >= 500:
             raise UnreachableError(text) from None
         if code == 403:

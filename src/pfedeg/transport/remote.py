@@ -59,6 +59,7 @@ class Remote:
         self.triples: dict[ClientId, int] = {}
         self.missing: dict[ClientId, str] = {}  # who did not answer in the last exchange, and why
         self.best_round = 0
+        self.finished: dict[ClientId, int] = {}  # of which round each client's final tables are
         self._evaluated: dict[ClientId, int] = {}  # how many validation triples each has
         self._affinity: tuple[int, Any] | None = None
         self._width = config.build_model().entity_width
@@ -87,8 +88,6 @@ class Remote:
             if note.kind == "refusal":
                 raise InputError(f"client {name!r} does not agree: {note.text('reason')}")
             heard[name] = note
-            told = f"{note.number('entities'):,} entities, {note.number('triples'):,} triples"
-            self._log(f"client {name!r} agrees: {told}")
         if again:
             return
         prints = {name: note.text("fingerprint") for name, note in heard.items()}
@@ -99,6 +98,9 @@ class Remote:
             text = f"{names} has" if len(other) == 1 else f"{names} have"
             raise InputError(f"{text} another alignment secret than the others; all clients need the same file")
         self.triples = {name: note.number("triples", 1) for name, note in heard.items()}
+        for name, note in sorted(heard.items()):
+            told = f"{note.number('entities'):,} entities, {self.triples[name]:,} training triples"
+            self._log(f"client {name!r} agrees: {told}")
         self.shared = align({name: note.arrays["tokens"] for name, note in heard.items()})
         if len(self._asking.members) > 1 and not any(len(ids) for ids in self.shared.travelling.values()):
             raise InputError(
@@ -190,6 +192,7 @@ class Remote:
             if note.kind == "refusal":
                 self.missing[name] = note.text("reason")
                 continue
+            self.finished[name] = note.number("round")
             for part in found:
                 found[part][name] = read_metrics(note.facts[part], "finish")
         return found
@@ -265,6 +268,7 @@ class Remote:
 
     def _results(self, name: ClientId, note: Note) -> Note:
         if note.kind != "refusal":
+            note.number("round")
             for part in ("valid", "test"):
                 read_metrics(note.facts.get(part), "finish")
         return note

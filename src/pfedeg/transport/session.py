@@ -149,7 +149,8 @@ class Session:
             self.finished = True
             self._log(f"run {self.run}: finished; the tables of round {at} are in {self._folder.path}")
         result = self._folder.read("result.json")
-        return Note("finish", {split: result[split]["clients"][self._name] for split in ("valid", "test")})
+        facts = {split: result[split]["clients"][self._name] for split in ("valid", "test")}
+        return Note("finish", {"round": result["best_round"], **facts})
 
     def _download(self, note: Note) -> Rows:
         return read_rows(note, self._travelling, self._client.model.entity_width)
