@@ -438,7 +438,7 @@ def test_other_runs_and_other_things_are_refused(synthetic: Federation, uninterr
         start(fewer, out=uninterrupted, resume=True)
     (tmp_path / "thesis").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="exists already; choose another --out or remove it"):
+        with pytest.raises(InputError, match="exists already; choose another --out or another folder"):
             start(synthetic, out=tmp_path, resume=resume)
         with pytest.raises(InputError, match="exists already"):
             start(synthetic, out=tmp_path / "thesis", resume=resume)
