@@ -441,7 +441,6 @@ def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, mo
             b"train",
             hello(site, "atlas", forger.sign, forger.certificate),
             hello(site, "atlas", forger.sign, server.certificate),
-            hello(site, "commerce", server.sign, server.certificate),
         ]
         for body in forged:
             before = ignored()
@@ -456,7 +455,10 @@ def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, mo
         assert list(hub.pull([sent], 1 << 20)) == []
         genuine = hub.push(node, hello(site, "atlas", server.sign, server.certificate))
         (reply,) = wait_until(lambda: list(hub.pull([genuine], 1 << 20)), 20, "an answer to the server itself")
+        misled = hub.push(node, hello(site, "commerce", server.sign, server.certificate))
+        (other_reply,) = wait_until(lambda: list(hub.pull([misled], 1 << 20)), 20, "an answer to the wrong name")
     assert unpack(split(reply.body)[1]).kind == "hello"
+    assert unpack(split(other_reply.body)[1]).kind == "refusal"
     assert (site.state("atlas"), site.pid("atlas")) == ("joined", process)
     assert not mark.exists()
     assert site.asked("get-fab") == heard
