@@ -198,6 +198,16 @@ def test_without_nginx_the_hint_says_what_to_install(server: ServerHome, monkeyp
         server.start()
 
 
+def test_pseudonyms_are_stable_and_different_for_every_learner(tmp_path: Path) -> None:
+    home = ServerHome.create(tmp_path / "server", "localhost", 18706, pseudonyms=True)
+    seen = {learner: [home._name(learner, other) for other in ("a", "b", "c")] for learner in ("a", "b")}
+    assert seen["a"][0] == "a"
+    assert not {"b", "c"} & set(seen["a"])
+    assert seen["a"][2] != seen["b"][2]
+    assert ServerHome(home.path)._name("a", "c") == seen["a"][2]
+    assert ServerHome.create(tmp_path / "open", "localhost", 18708)._name("a", "c") == "c"
+
+
 # Processes
 
 
