@@ -1,6 +1,6 @@
 """What a network costs: seconds per round beyond training, and bytes, for ours on Flower and for a plain Flower app.
 
-python benchmarks/federation.py --data FOLDER [--rounds 5] [--json]
+python benchmarks/federation.py --data FOLDER [--rounds 6] [--json]
 
 Ours: SuperLink behind nginx (or alone, where there is none), three clients of FB15k-237-Fed3, PFedEG+, TransE.
 Plain: SuperLink and three SuperNodes as Flower's documentation starts them, without TLS; an app that sends each node an

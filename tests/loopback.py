@@ -35,7 +35,7 @@ class Network:
     """Carries every message at once; `change` may look at, alter or lose (None) what a client answers."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
-        self.agents, self.up, self.down = dict(agents), 0, 0
+        self.agents = dict(agents)
         self.sent: list[bytes] = []
         self.heard: list[bytes] = []
         self.change: Callable[[str, bytes], bytes | None] = lambda name, raw: raw

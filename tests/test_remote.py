@@ -357,7 +357,7 @@ def test_an_upload_that_cannot_be_is_refused_and_the_last_good_one_used(
     run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log)
     good = {}
     for done in run:
-        good[done.number] = run.transport.latest["atlas"].values
+        good[done.number] = run._transport.latest["atlas"].values
     assert np.array_equal(good[2], good[1])
     assert not np.array_equal(good[3], good[2])
     assert reason in run.history[1]["missing"]["atlas"]
@@ -462,7 +462,9 @@ def test_odd_numbers_do_not_stop_the_server(
     network.change = tamper
     refused = pytest.raises(InputError, match="'atlas' does not agree") if kind == "hello" else nullcontext()
     with refused:
-        coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+        run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+        lines = [*run.history, run.result or {}]
+        assert any("its answer was refused" in line.get("missing", {}).get("atlas", "") for line in lines)
 
 
 def test_text_that_cannot_be_written_is_refused(federation: Federation, tmp_path: Path) -> None:

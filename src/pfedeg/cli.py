@@ -120,13 +120,14 @@ def train(
     """
     from pfedeg.config import configure
     from pfedeg.deploy.secret import read_secret
+    from pfedeg.federation import Federation
     from pfedeg.terminal import metrics_table, watch
     from pfedeg.training import Training
 
     config, remarks = configure(flags, preset, file)
     for remark in remarks:
         say(f"note: {remark}")
-    federation, source = read_federation(path, config.seed)
+    federation, source = Federation.read(path, config.seed), os.fsencode(path).decode(errors="replace")
     out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
     key = read_secret(secret) if secret else b""
     training = Training(federation, config, out=out, resume=resume, threads=threads, source=source, secret=key)
@@ -146,15 +147,6 @@ def train(
     title = f"{config.method}, {config.model}: test metrics of round {result['best_round']} of {result['rounds']}"
     console().print(metrics_table(title, {"": result["test"]}))
     click.echo(f"the run is in {out}; look at it with: pfedeg show {shlex.quote(str(out))}")
-
-
-def read_federation(path: Path, seed: int) -> "tuple[Federation, str]":
-    """The federation at a path, or the embedded one; also what to call its source."""
-    from pfedeg.federation import Federation
-
-    if str(path) == "world" and not path.exists():
-        return Federation.world(), "world"
-    return Federation.read(path, seed), os.fsencode(path).decode(errors="replace")
 
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
@@ -393,12 +385,12 @@ def tune(
       pfedeg tune data/nell-995-fed3.parquet --method pfedeg-plus --minutes 20 --choices plans/choices.toml
     """
     from pfedeg.config import configure
+    from pfedeg.federation import Federation
     from pfedeg.terminal import duration
     from pfedeg.tuning import halve, papers_candidates, read_candidates, write_choice
 
     config = configure(flags, preset)[0]
-    federation, source = read_federation(path, config.seed)
-    name = Path(source).stem
+    federation, name = Federation.read(path, config.seed), path.stem
     candidates = read_candidates(over, config.method) or papers_candidates(name, config)
     if not candidates:
         raise InputError(f"{config.method} has neither beta nor p to choose; name settings by --over")

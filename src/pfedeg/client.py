@@ -1,8 +1,10 @@
 """One client: how its tables start, absorb knowledge, train on its own triples, and what of them it uploads."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfedeg import randomness
 from pfedeg.errors import RunError
@@ -19,6 +21,24 @@ class ClientState(NamedTuple):
     tables: Tables
     moments: Moments | None  # kept from round to round only where the method says so
     trained: bool  # whether it has trained at all
+
+    def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """Its arrays by names, to be kept in a file."""
+        groups = {"tables": self.tables, "moments": self.moments}
+        return {
+            f"{prefix}{part}/{name}": array
+            for part, group in groups.items()
+            for name, array in (group._asdict() if group else {}).items()
+        }
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]], trained: bool, prefix: str = "") -> "ClientState":
+        """The counterpart of `arrays`."""
+        tables = Tables(*(arrays[f"{prefix}tables/{name}"] for name in Tables._fields))
+        moments = None
+        if f"{prefix}moments/steps" in arrays:
+            moments = Moments(*(arrays[f"{prefix}moments/{name}"] for name in Moments._fields))
+        return cls(tables, moments, trained)
 
 
 class Client:

@@ -62,7 +62,9 @@ class Coordination(Course):
             self._begin()
         else:
             self._restore(*saved)
-            self._transport.meet({name: digest(ids, self._shared.travelling[name]) for name, ids in self._known()})
+            self._transport.meet(
+                {name: digest(ids, self._shared.travelling[name]) for name, ids in self._shared.ids.items()}
+            )
         self._whole = self._arrays(), self._about()
         self.save()
 
@@ -72,18 +74,10 @@ class Coordination(Course):
         transport.meet()
         self._shared = transport.shared
         transport.uploads()
-        found = digest(*(ids for _, ids in self._known()))
+        found = digest(*self._shared.ids.values())
         origin = provenance(found, f"clients of run {self.name}", self.config.seed)
         clients = {"strategy": type(self._strategy).__name__, "clients": list(self._shared.clients)}
         folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
-
-    def _known(self) -> list[tuple[ClientId, Any]]:
-        return list(self._shared.ids.items())
-
-    @property
-    def transport(self) -> Remote:
-        """The way to the clients."""
-        return self._transport
 
     def _due(self) -> bool:
         return True  # a client can undo one round, not two

@@ -1,7 +1,8 @@
 """The course of a run, wherever its clients are: rounds, early stopping, history, checkpoints, the result."""
 
 import time
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -33,7 +34,7 @@ class Progress:
     stopped: bool = False
 
 
-class Course:
+class Course(ABC):
     """An iterator over the rounds of a run. What depends on where the clients are is left to those who inherit.
 
     With a folder, everything is kept in it: a break leaves a checkpoint, from which the same run can go on.
@@ -160,16 +161,8 @@ class Course:
         del self.history[self._progress.round :]
 
     def _finish(self) -> None:
-        splits: dict[str, Any] = {split: summary(self._measure(split)) for split in SPLITS[1:]}
-        result: dict[str, Any] = {
-            "method": self.config.method,
-            "model": self.config.model,
-            "seed": self.config.seed,
-            "rounds": self._progress.round,
-            "best_round": self.best_round,
-            "seconds": round(sum(line["seconds"] for line in self.history), 3),
-            **splits,
-        }
+        measured = {split: self._measure(split) for split in SPLITS[1:]}
+        result = make_result(self.config, self._progress.round, self.best_round, self.history, measured)
         self._conclude(result)
         self.result = result
 
@@ -177,17 +170,17 @@ class Course:
         """Whether it is time for a checkpoint."""
         return time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
+    @abstractmethod
     def _keep(self, members: list[ClientId]) -> None:
         """The tables that were just evaluated are these clients' best so far."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
         """Metrics of the best tables."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _conclude(self, result: dict[str, Any]) -> None:
         """Keep the result."""
-        raise NotImplementedError
 
     def _arrays(self) -> Arrays:
         """Every array of a checkpoint."""
@@ -266,6 +259,25 @@ class Course:
             if settings.get(name) != value:
                 text = f"holds a run with {name} = {settings.get(name)}, not {value}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
+
+
+def make_result(
+    config: Config,
+    rounds: int,
+    best_round: int,
+    history: Sequence[Mapping[str, Any]],
+    measured: Mapping[Split, Mapping[ClientId, Metrics]],
+) -> dict[str, Any]:
+    """What goes into result.json."""
+    return {
+        "method": config.method,
+        "model": config.model,
+        "seed": config.seed,
+        "rounds": rounds,
+        "best_round": best_round,
+        "seconds": round(sum(line["seconds"] for line in history), 3),
+        **{split: summary(metrics) for split, metrics in measured.items()},
+    }
 
 
 def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:

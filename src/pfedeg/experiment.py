@@ -7,7 +7,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,6 @@ class Job:
 
     cell: Cell
     process: "subprocess.Popen[str]"
-    began: float = field(default_factory=time.monotonic)
 
 
 class Grid:
@@ -169,32 +168,30 @@ class Grid:
         path = self.path(cell)
         if (path / "result.json").exists():
             return "done"
-        if self._failure(cell).exists():
+        if self._note(cell, "json").exists():
             return "failed"
         return "begun" if (path / "provenance.json").exists() else "open"
 
-    def _failure(self, cell: Cell) -> Path:
-        return self.out / ".failed" / f"{cell.name.replace('/', '--')}.json"
+    def _note(self, cell: Cell, kind: str) -> Path:
+        """A file about a cell: its settings (toml), what it says while it runs (log), why it failed (json)."""
+        return self.out / ".cells" / f"{cell.name.replace('/', '--')}.{kind}"
 
     def failure(self, cell: Cell) -> str:
         """Why a cell has failed."""
-        return str(json.loads(self._failure(cell).read_text(encoding="utf-8"))["reason"])
+        return str(json.loads(self._note(cell, "json").read_text(encoding="utf-8"))["reason"])
 
     def left(self, only: Mapping[str, Sequence[str]], retry: bool) -> list[Cell]:
         """The cells to run."""
         wanted = [cell for cell in self.plan.cells if cell.fits(only)]
-        return [cell for cell in wanted if self.state(cell) in ("open", "begun") or (retry and self.failed(cell))]
-
-    def failed(self, cell: Cell) -> bool:
-        """Whether a cell has failed."""
-        return self.state(cell) == "failed"
+        states = ("open", "begun", "failed") if retry else ("open", "begun")
+        return [cell for cell in wanted if self.state(cell) in states]
 
     def run(
         self, cells: Sequence[Cell], jobs: int, threads: int | None, tell: Callable[[str], None]
     ) -> Iterator[tuple[Cell, str]]:
         """Run cells, some side by side; yields each with how it ended. Stopped in between, it goes on later."""
         waiting, running = list(cells), list[Job]()
-        (self.out / ".failed").mkdir(parents=True, exist_ok=True)
+        (self.out / ".cells").mkdir(parents=True, exist_ok=True)
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -210,30 +207,27 @@ class Grid:
                 job.process.wait()
 
     def _start(self, cell: Cell, threads: int | None, tell: Callable[[str], None]) -> Job:
-        self._failure(cell).unlink(missing_ok=True)
+        self._note(cell, "json").unlink(missing_ok=True)
         settings = "".join(
             f"{name} = {json.dumps(value)}\n" for name, value in cell.config.as_dict().items() if value is not None
         )
-        path = self.out / ".settings" / f"{cell.name.replace('/', '--')}.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, settings.encode())
+        write_bytes(self._note(cell, "toml"), settings.encode())
         command = [sys.executable, "-m", "pfedeg", "train", str(self._sources[cell.data])]
-        command += ["--config", str(path), "--out", str(self.path(cell)), "--resume", "--json"]
+        command += ["--config", str(self._note(cell, "toml")), "--out", str(self.path(cell)), "--resume", "--json"]
         command += ["--threads", str(threads)] if threads else []
         tell(f"{cell.name}: begins")
-        log = open(self.out / ".failed" / f"{cell.name.replace('/', '--')}.log", "w")  # noqa: SIM115
-        with log:
+        with open(self._note(cell, "log"), "w") as log:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, text=True)
         return Job(cell, process)
 
     def _end(self, job: Job) -> str:
-        log = self.out / ".failed" / f"{job.cell.name.replace('/', '--')}.log"
+        log = self._note(job.cell, "log")
         if job.process.returncode == 0:
             log.unlink(missing_ok=True)
             return "done"
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         reason = lines[-1] if lines else f"ended with {job.process.returncode}"
-        write_json(self._failure(job.cell), {"reason": reason})
+        write_json(self._note(job.cell, "json"), {"reason": reason})
         return "failed"
 
     def mrr(self, cell: Cell) -> str:

@@ -47,8 +47,13 @@ class Federation:
 
     @classmethod
     def read(cls, path: str | Path, seed: int = 0) -> "Federation":
-        """From a folder with a subfolder per client, or a Parquet file; unsplit clients are split by seed."""
+        """From a folder with a subfolder per client, or a Parquet file; unsplit clients are split by seed.
+
+        "world", where there is no such path, is the federation that comes with the package.
+        """
         path = Path(path)
+        if str(path) == "world" and not path.exists():
+            return cls.world()
         if path.is_dir():
             return cls(_read_folders(path, seed))
         if not path.exists():

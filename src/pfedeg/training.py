@@ -15,7 +15,7 @@ from pfedeg.errors import DataWarning, InputError
 from pfedeg.evaluation import Metrics
 from pfedeg.federation import Federation
 from pfedeg.graph import KnowledgeGraph, Split, normal
-from pfedeg.kernels import Kernels, Moments, Tables, default_kernels
+from pfedeg.kernels import Kernels, Tables, default_kernels
 from pfedeg.prediction import Prediction, predict
 from pfedeg.shared import ClientId, Shared
 from pfedeg.store import Arrays, RunFolder, provenance
@@ -107,8 +107,7 @@ class Training(Course):
         """With the clients' states and best tables; clients by their place, since names may be anything."""
         arrays = super()._arrays()
         for i, state in enumerate(self._transport.states.values()):
-            for part, group in (("tables", state.tables), ("moments", state.moments)):
-                arrays |= {f"client/{i}/{part}/{name}": a for name, a in (group._asdict() if group else {}).items()}
+            arrays |= state.arrays(f"client/{i}/")
         for i, name in enumerate(self.federation.graphs):
             if name in self.tables:
                 arrays |= {f"best/{i}/{kind}": table for kind, table in self.tables[name]._asdict().items()}
@@ -124,14 +123,10 @@ class Training(Course):
             for i, name in enumerate(self.federation.graphs)
             if f"best/{i}/entity" in arrays
         }
-        states = {}
-        for i, name in enumerate(self._transport.states):
-            tables = Tables(*(arrays[f"client/{i}/tables/{kind}"] for kind in Tables._fields))
-            moments = None
-            if f"client/{i}/moments/steps" in arrays:
-                moments = Moments(*(arrays[f"client/{i}/moments/{kind}"] for kind in Moments._fields))
-            states[name] = ClientState(tables, moments, about["trained"][i])
-        self._transport.states = states
+        self._transport.states = {
+            name: ClientState.of(arrays, about["trained"][i], f"client/{i}/")
+            for i, name in enumerate(self._transport.states)
+        }
 
 
 def train(

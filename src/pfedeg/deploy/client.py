@@ -104,7 +104,7 @@ class ClientHome:
         running = processes.watcher(self.path) is not None
         told, ended = self._read("status.json") or {"state": "starts"}, self._read("ended.json")
         if ended:
-            told = {"state": "keeps ending", "detail": ended["said"]}
+            told = {"state": "ended, starts again", "detail": f"exit code {ended['code']}, last line: {ended['said']}"}
         if not running:
             told = {"state": "stopped"}
         finished = [run.name for run in self.runs() if (run / "result.json").exists()]
@@ -236,9 +236,7 @@ def address(server: str) -> str:
 
 def read_graph(source: str, name: str, seed: int) -> KnowledgeGraph:
     """The client's graph: alone in a folder or file, or one of several by its name."""
-    path = Path(source)
-    federation = Federation.world() if source == "world" and not path.exists() else Federation.read(path, seed)
-    graphs = federation.graphs
+    graphs = Federation.read(source, seed).graphs
     if len(graphs) == 1:
         return next(iter(graphs.values()))
     if name not in graphs:

@@ -1,7 +1,9 @@
 """The commands of a federation between organisations: `pfedeg secret`, `pfedeg server …`, `pfedeg client …`."""
 
 import json
+import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,14 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)
 
 def needs_flower() -> None:
     """Say what to install, if it is not."""
-    try:
-        import cryptography  # noqa: F401
-        import flwr  # noqa: F401
-    except ImportError as error:
-        text = "a federation over a network needs the `flower` extra: pip install 'pfedeg[flower]'"
-        raise InputError(f"{text} ({error.name} is missing)") from None
+    for name in ("cryptography", "flwr"):
+        if find_spec(name) is None:
+            text = "a federation over a network needs the `flower` extra: pip install 'pfedeg[flower]'"
+            raise InputError(f"{text} ({name} is missing)")
 
 
 def stamped(text: str) -> None:
     """A line of a log."""
-    import time
-
     click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}", err=True)
 
 
@@ -250,7 +248,8 @@ def server_run(
     from pfedeg.terminal import affinity_table, metrics_table, watch
     from pfedeg.transport.asking import Patience
 
-    home, log = ServerHome(folder), _teller(ServerHome(folder), shown := console(stderr=True))
+    home, shown = ServerHome(folder), console(stderr=True)
+    log = _teller(home, shown)
     given = {name: value for name, value in flags.items() if value is not None}
     config, remarks = configure(flags, preset, file)
     for remark in remarks:
@@ -325,8 +324,6 @@ def _teller(home: Any, shown: Any) -> Callable[[str], None]:
     from pfedeg.deploy.processes import open_log
 
     def tell(text: str) -> None:
-        import time
-
         shown.print(printable(text), highlight=False, soft_wrap=True)
         with open_log(home.path, "run") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n".encode())

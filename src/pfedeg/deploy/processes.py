@@ -161,7 +161,8 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
         return
     if child.process is not None:
         say(f"{child.name} ended with {child.process.returncode}; starts again in {child.delay:.1f} s")
-        write_json(folder / "run" / "ended.json", {"name": child.name, "said": _last_line(folder, child.name)})
+        ended = {"name": child.name, "code": child.process.returncode, "said": _last_line(folder, child.name)}
+        write_json(folder / "run" / "ended.json", ended)
         _clear(child.process)
         child.process, child.since = None, now + child.delay
         child.delay = min(2 * child.delay, BACKOFF[1])

@@ -1,5 +1,6 @@
 """A server's folder: its certificates, who is enrolled, the SuperLink and the proxy in front of it, its runs."""
 
+import hmac
 import json
 import os
 import re
@@ -324,14 +325,11 @@ class ServerHome:
 
     def _name(self, learner: ClientId, other: ClientId) -> str:
         """How one client may know another."""
-        import hashlib
-        import hmac
-
         secret = self.place.pseudonyms
         if not secret or learner == other:
             return other
-        found = hmac.new(bytes.fromhex(secret), f"{learner}\0{other}".encode(), hashlib.sha256)
-        return f"client-{found.hexdigest()[:8]}"
+        found = hmac.digest(bytes.fromhex(secret), f"{learner}\0{other}".encode(), "sha256")
+        return f"client-{found.hex()[:8]}"
 
 
 def nginx() -> str | None:

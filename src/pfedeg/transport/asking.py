@@ -88,7 +88,7 @@ class Asking:
         refused: dict[ClientId, str] = {}
         quorum = len(asked) if everyone else min(self._patience.quorum or len(asked), len(asked))
         began = time.monotonic()
-        gone: dict[ClientId, float] = {}
+        gone: set[ClientId] = set()
         seen: Mapping[bytes, Seen] = {}
         pause, looked, warned = POLL[0], -LOOK, False
         while waiting:
@@ -118,19 +118,18 @@ class Asking:
                 if not warned:
                     self._log(f"the SuperLink does not answer; is it running? ({error})")
                 self._open, pause, warned = False, POLL[1], True
-            late = {name for name in waiting if now - began > self._time(name, gone, now)}
+            late = {name for name in waiting if now - began > self._time(name, gone)}
             if waiting and late >= set(waiting):
                 if counted >= quorum:
                     break
-                if everyone or counted + len(waiting) >= quorum:
-                    names = ", ".join(sorted(waiting))
-                    text = f"{counted} of {len(asked)} answered, {quorum} are needed"
-                    self._log(f"{text}: {'still waits' if everyone else 'the round is repeated'} for {names}")
-                    began = now
-                    for name in waiting:
-                        waiting[name].sent.clear()
-                else:
+                if not everyone and counted + len(waiting) < quorum:
                     break
+                text = f"{counted} of {len(asked)} answered, {quorum} are needed"
+                wish = "still waits" if everyone else "the round is repeated"
+                self._log(f"{text}: {wish} for {', '.join(sorted(waiting))}")
+                began = now
+                for each in waiting.values():
+                    each.sent.clear()
             time.sleep(pause)
             pause = min(pause * 1.2, POLL[1])
         if counted < quorum and not everyone:
@@ -145,7 +144,7 @@ class Asking:
             if name not in gone:
                 self._log(f"goes on without {name!r}: {reason}")
 
-    def _time(self, name: ClientId, gone: Mapping[ClientId, float], now: float) -> float:
+    def _time(self, name: ClientId, gone: set[ClientId]) -> float:
         """How long a client has to answer."""
         patience = self._patience
         return min(patience.absent, patience.wait) if name in gone or name in self._slow else patience.wait
@@ -157,7 +156,7 @@ class Asking:
         return _Asked(note, pack(whole, self._sign), nonce)
 
     def _send(
-        self, waiting: Mapping[ClientId, _Asked], seen: Mapping[bytes, Seen], gone: dict[ClientId, float], now: float
+        self, waiting: Mapping[ClientId, _Asked], seen: Mapping[bytes, Seen], gone: set[ClientId], now: float
     ) -> None:
         """Ask those who are there and have not been asked since they came."""
         for name, each in waiting.items():
@@ -166,9 +165,9 @@ class Asking:
                 if name not in self._away:
                     self._log(f"client {name!r} is not there")
                     self._away.add(name)
-                gone.setdefault(name, now)
+                gone.add(name)
                 continue
-            gone.pop(name, None)
+            gone.discard(name)
             if name in self._away:
                 self._log(f"client {name!r} is there")
                 self._away.discard(name)

@@ -46,9 +46,6 @@ class Request(NamedTuple):
 class Hub(Protocol):
     """The server's end."""
 
-    up: int  # bytes that came from clients
-    down: int  # bytes that went to clients
-
     def open(self) -> None:
         """Begin; also begin anew, after the network was lost."""
 

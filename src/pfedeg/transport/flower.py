@@ -13,7 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,9 @@ class Hub:
         self._address, self._certificate = address, certificate
         self._control = _client(ControlHttpClient, address, certificate)
         self._runtime: RuntimeHttpClient | None = None
-        self._run = self._node = 0
+        self._run = 0
         self._stop = threading.Event()
         self._arriving: dict[str, _Arriving] = {}
-        self.up = self.down = 0  # bytes from and to clients
 
     def close(self) -> None:
         """End the run, if there is one, and let go of the connections."""
@@ -139,15 +138,14 @@ class Hub:
             started = self._control.StartRun(StartRunRequest(fab=Fab(content=bundle.getvalue())))
             if not started.run_id:
                 raise RefusedError("the SuperLink did not start a run")
-            for _ in range(100):
-                asked = _client(RuntimeHttpClient, self._address, self._certificate)
-                task = asked.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
-                asked.close()
-                if task.token and task.task.run_id == started.run_id:
-                    break
-                time.sleep(0.05)
-            else:
-                raise RefusedError("the SuperLink did not hand out the run's task; is another run waiting?")
+            with closing(_client(RuntimeHttpClient, self._address, self._certificate)) as asked:
+                for _ in range(100):
+                    task = asked.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+                    if task.token and task.task.run_id == started.run_id:
+                        break
+                    time.sleep(0.05)
+                else:
+                    raise RefusedError("the SuperLink did not hand out the run's task; is another run waiting?")
             token = RuntimeTokenHttpInterceptor(token=task.token)
             self._runtime = _client(RuntimeHttpClient, self._address, self._certificate, token)
             given = self._runtime.PullTaskInput(PullTaskInputRequest())
@@ -194,7 +192,6 @@ class Hub:
                 )
         if list(stored.message_ids) != [message.metadata.message_id]:
             return ""
-        self.down += len(body)
         return message.metadata.message_id
 
     def pull(self, sent: Iterable[str], most: int) -> Iterator[Reply]:
@@ -231,7 +228,6 @@ class Hub:
                 yield Reply(to, None, str(error))
                 continue
             del self._arriving[to]
-            self.up += len(body)
             yield Reply(to, body)
 
 

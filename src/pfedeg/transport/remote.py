@@ -44,7 +44,7 @@ class Remote:
         *,
         sign: Callable[[bytes], bytes],
         certificate: bytes,
-        patience: Patience = Patience(),  # noqa: B008
+        patience: Patience,
         enrolled: Callable[[ClientId], bool] = lambda name: True,
         names: Callable[[ClientId, ClientId], str] = lambda learner, name: name,
         log: Callable[[str], None] = lambda text: None,
@@ -72,14 +72,8 @@ class Remote:
 
         With `alignment`, a run goes on: clients must know theirs, and show no tokens.
         """
-        facts = {
-            "protocol": PROTOCOL,
-            "package": package_version(),
-            "settings": self._config.as_dict(),
-        }
-        asked = {
-            name: Note("hello", facts | {"alignment": (alignment or {}).get(name, "")}) for name in self._asking.members
-        }
+        known, members = alignment or {}, self._asking.members
+        asked = {name: Note("hello", self._terms() | {"alignment": known.get(name, "")}) for name in members}
         heard: dict[ClientId, Note] = {}
         again = alignment is not None
         for name, note in self._ask(asked, lambda name, note: self._hello(name, note, alignment), everyone=not again):
@@ -102,13 +96,17 @@ class Remote:
             told = f"{note.number('entities'):,} entities, {self.triples[name]:,} training triples"
             self._log(f"client {name!r} agrees: {told}")
         self.shared = align({name: note.arrays["tokens"] for name, note in heard.items()})
-        if len(self._asking.members) > 1 and not any(len(ids) for ids in self.shared.travelling.values()):
+        if len(members) > 1 and not any(len(ids) for ids in self.shared.travelling.values()):
             raise InputError(
                 "the clients share no entity at all; do they name things alike (same spelling, same identifiers)?"
             )
         for name, ids in self.shared.travelling.items():
-            if not len(ids) and len(self._asking.members) > 1:
+            if not len(ids) and len(members) > 1:
                 self._log(f"warning: client {name!r} shares no entity with the others; does it name things alike?")
+
+    def _terms(self) -> dict[str, Any]:
+        """What both sides must agree on."""
+        return {"protocol": PROTOCOL, "package": package_version(), "settings": self._config.as_dict()}
 
     def _hello(self, name: ClientId, note: Note, alignment: Mapping[ClientId, str] | None) -> Note:
         if note.kind == "refusal":
@@ -140,8 +138,7 @@ class Remote:
             asked = {}
             for name in shared.clients:
                 arrays = {"aligned": shared.ids[name], "travelling": shared.travelling[name]}
-                facts = {"protocol": PROTOCOL, "package": package_version(), "settings": self._config.as_dict()}
-                asked[name] = Note("begin", facts, arrays)
+                asked[name] = Note("begin", self._terms(), arrays)
             for name, note in self._ask(asked, self._rows, everyone=True):
                 if note.kind == "refusal":
                     raise InputError(f"client {name!r} does not begin: {note.text('reason')}")

@@ -17,10 +17,10 @@ import numpy as np
 
 from pfedeg.client import Client, ClientState
 from pfedeg.config import Config
-from pfedeg.course import summary
+from pfedeg.course import make_result, summary
 from pfedeg.errors import RunError
-from pfedeg.graph import Ids
-from pfedeg.kernels import Kernels, Moments, Tables
+from pfedeg.graph import SPLITS, Ids
+from pfedeg.kernels import Kernels, Tables
 from pfedeg.shared import ClientId, Rows
 from pfedeg.store import RunFolder, read_arrays, write_arrays
 from pfedeg.transport.messages import Note, ProtocolError, metrics_facts, read_rows, rows_arrays
@@ -133,17 +133,10 @@ class Session:
             self._heed(note)
             self._folder.cut_history(rounds)
             tables, at = self._best()
-            valid, test = (self._client.evaluate(tables, split, self._kernels) for split in ("valid", "test"))
-            result: dict[str, Any] = {
-                "method": self._config.method,
-                "model": self._config.model,
-                "seed": self._config.seed,
-                "rounds": rounds,
-                "best_round": at,
-                "seconds": round(sum(line["seconds"] for line in self._folder.history()), 3),
-                "valid": summary({self._name: valid}),
-                "test": summary({self._name: test}),
+            measured = {
+                split: {self._name: self._client.evaluate(tables, split, self._kernels)} for split in SPLITS[1:]
             }
+            result = make_result(self._config, rounds, at, self._folder.history(), measured)
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
             self._tidy()
             self.finished = True
@@ -218,12 +211,9 @@ class Session:
         path = self._work / "state.safetensors"
         if self._stored and self._stored == self.kept.round:
             os.replace(path, self._work / "previous.safetensors")
-        tables, moments = kept.state.tables, kept.state.moments
-        arrays = {f"tables/{name}": array for name, array in tables._asdict().items()}
-        arrays |= {f"moments/{name}": array for name, array in (moments._asdict() if moments else {}).items()}
         about = {"round": str(kept.round), "cause": kept.cause, "loss": repr(kept.loss), "seconds": repr(kept.seconds)}
         about |= {"before": str(kept.before)}
-        write_arrays(path, arrays, about)
+        write_arrays(path, kept.state.arrays(), about)
         self.kept, self._stored = kept, kept.round
 
     def _load(self, name: str) -> Kept | None:
@@ -231,10 +221,6 @@ class Session:
         if not path.exists():
             return None
         arrays, about = read_arrays(path)
-        tables = Tables(*(arrays[f"tables/{kind}"] for kind in Tables._fields))
-        moments = None
-        if "moments/steps" in arrays:
-            moments = Moments(*(arrays[f"moments/{kind}"] for kind in Moments._fields))
-        state = ClientState(tables, moments, True)
+        state = ClientState.of(arrays, trained=True)
         times = float(about["loss"]), float(about["seconds"])
         return Kept(state, int(about["round"]), about["cause"], *times, int(about["before"]))
