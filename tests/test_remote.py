@@ -603,6 +603,27 @@ def test_a_client_keeps_every_line_of_its_history(
     assert run.history[1]["missing"][name].startswith("the client failed (OSError)")
 
 
+def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
+    federation: Federation, tmp_path: Path
+) -> None:
+    def rounds(home: Path, *scales: float) -> Any:
+        """What atlas answers last, if it is asked for round 2 with its own rows, scaled in these ways."""
+        network = Network(make_agents(federation, home / "clients"))
+        run = coordinate(network, settings(), home / "server")
+        for _ in run:
+            break
+        rows = run._transport.latest["atlas"]
+        for scale in scales:
+            facts = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
+            note = Note("train", facts, {"ids": rows.ids, "values": rows.values * np.float32(scale)})
+            raw = network.agents["atlas"].answer(pack(note, Hand("server").sign))
+        return unpack(split(raw or b"")[1])
+
+    once, again = rounds(tmp_path / "once", 1.1), rounds(tmp_path / "again", 0.9, 1.1)
+    assert np.array_equal(once.arrays["values"], again.arrays["values"])
+    assert once.facts["loss"] == again.facts["loss"] != rounds(tmp_path / "other", 0.9).facts["loss"]
+
+
 def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Federation, tmp_path: Path) -> None:
     config = settings(rounds=4)
     network = Network(make_agents(federation, tmp_path / "clients"))
