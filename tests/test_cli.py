@@ -285,7 +285,7 @@ def test_whatever_happens_is_one_line(
     def fail(*arguments: Any) -> None:
         raise trouble
 
-    monkeypatch.setattr(cli, "read_federation", fail)
+    monkeypatch.setattr(Federation, "read", fail)
     done = call("train", "x")
     assert (done.code, done.out) == (code, "")
     assert len(done.lines) == 1
