@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-import time
 import warnings
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
+from pfedeg.research import experiment, report, tune
 
 if TYPE_CHECKING:
     from pfedeg.config import Config
@@ -297,120 +297,9 @@ def show(run: Path, as_json: bool) -> None:
         out.print(affinity_table(affinities[-1]))
 
 
-@cli.command(context_settings=CONTEXT)
-@click.argument("plan", type=click.Path(path_type=Path))
-@click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet for each dataset"
-)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; what is done is kept")
-@click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only such cells, e.g. model=transe,rotate")
-@click.option("--retry", is_flag=True, help="also run cells again that have failed")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="cells side by side  [1]")
-@click.option("--list", "listed", is_flag=True, help="show the cells and how they stand, and run nothing")
-@threads_option
-@json_option
-def experiment(
-    plan: Path,
-    data: Path,
-    out: Path,
-    only: tuple[str, ...],
-    retry: bool,
-    jobs: int,
-    listed: bool,
-    threads: int | None,
-    as_json: bool,
-) -> None:
-    """Run the grid of a PLAN: datasets × models × methods × seeds × settings, each cell a run directory of its own.
-
-    Stopped at any point, the same command goes on. A cell that fails is told, and does not keep others from running.
-
-    \b
-    Examples:
-      pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --only model=transe,rotate
-      pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --list
-    """
-    from pfedeg.experiment import Grid, Plan, read_only
-    from pfedeg.terminal import duration
-
-    grid = Grid(Plan.read(plan), data, out)
-    wanted = read_only(only, grid.plan)
-    cells = [cell for cell in grid.plan.cells if cell.fits(wanted)]
-    if not cells:
-        raise InputError(f"--only {' '.join(only)}: no cell of {plan} is such")
-    if not listed:
-        left = grid.left(wanted, retry)
-        threads = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
-        ahead = grid.seconds_left(left) / jobs
-        say(f"{grid.plan.title}: {count(len(cells), 'cell')}, {len(left)} to run, {duration(ahead)} at most")
-        began, many = time.monotonic(), len(left)
-        for number, (cell, state) in enumerate(grid.run(left, jobs, threads, say), 1):
-            rest = [other for other in left if grid.state(other) in ("open", "begun")]
-            note = grid.mrr(cell) if state == "done" else grid.failure(cell)
-            ahead = grid.seconds_left(rest) / jobs
-            spent = duration(time.monotonic() - began)
-            say(f"{number}/{many} {cell.name}: {state}, {note}; {spent} so far, at most {duration(ahead)} left")
-    states = {cell.name: grid.state(cell) for cell in cells}
-    if as_json:
-        click.echo(json.dumps({"cells": states, "mrr": {c.name: grid.mrr(c) for c in cells}}, ensure_ascii=False))
-    else:
-        for cell in cells:
-            reason = f": {grid.failure(cell)}" if states[cell.name] == "failed" else ""
-            click.echo(printable(f"{states[cell.name]:7} {grid.mrr(cell) or '':>6} {cell.name}{reason}"))
-    if "failed" in states.values() and not listed:
-        raise RunError(f"{count(list(states.values()).count('failed'), 'cell')} failed; run them again with --retry")
-
-
-@cli.command(cls=Settings, context_settings=CONTEXT)
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--over", multiple=True, metavar="NAME=VALUE,…", help="what to choose from  [the paper's β and p]")
-@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time to spend  [30]")
-@click.option("--choices", type=click.Path(path_type=Path), help="a TOML file to add the choice to, for plans")
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
-@threads_option
-@json_option
-def tune(
-    path: Path,
-    over: tuple[str, ...],
-    minutes: float,
-    choices: Path | None,
-    preset: str | None,
-    threads: int | None,
-    as_json: bool,
-    **flags: Any,
-) -> None:
-    """Choose settings for the federation at PATH by validation MRR: of many short runs, the better half goes on.
-
-    \b
-    Example:
-      pfedeg tune data/nell-995-fed3.parquet --method pfedeg-plus --minutes 20 --choices plans/choices.toml
-    """
-    from pfedeg.config import configure
-    from pfedeg.federation import Federation
-    from pfedeg.terminal import duration
-    from pfedeg.tuning import halve, papers_candidates, read_candidates, write_choice
-
-    config = configure(flags, preset)[0]
-    federation, name = Federation.read(path, config.seed), path.stem
-    candidates = read_candidates(over, config.method) or papers_candidates(name, config)
-    if not candidates:
-        raise InputError(f"{config.method} has neither beta nor p to choose; name settings by --over")
-    began = time.monotonic()
-    runs: list[Any] = []
-    for rounds, runs in halve(federation, config, candidates, 60 * minutes, threads):
-        best = ", ".join(f"{key} {value}" for key, value in runs[0].chosen.items())
-        spent = duration(time.monotonic() - began)
-        say(f"round {rounds}: best so far {best}, valid MRR {runs[0].best:.4f}; {spent} of {duration(60 * minutes)}")
-    chosen, evidence = dict(runs[0].chosen), [run.evidence() for run in runs]
-    if choices is not None:
-        write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
-        say(f"added to {choices}")
-    if as_json:
-        click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
-        return
-    for entry in evidence:
-        click.echo(", ".join(f"{key} {value}" for key, value in entry.items()))
-
-
+cli.add_command(experiment)
+cli.add_command(tune)
+cli.add_command(report)
 cli.add_command(secret)
 cli.add_command(server)
 cli.add_command(client)

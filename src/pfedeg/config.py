@@ -24,6 +24,18 @@ PLUS = PFEDEG[3:]
 PULLED = tuple(name for name in PFEDEG if not name.endswith("-init"))
 FEDERATED = ("fede", "fedec", *PFEDEG)
 METHODS = ("single", "collective", *FEDERATED)
+LABELS = {  # as the paper writes them
+    "single": "Single",
+    "collective": "Collective",
+    "fede": "FedE",
+    "fedec": "FedEC",
+    "pfedeg-star": "PFedEG*",
+    "pfedeg-star-reg": "PFedEG*_Reg",
+    "pfedeg-star-init": "PFedEG*_Init",
+    "pfedeg-plus": "PFedEG+",
+    "pfedeg-plus-reg": "PFedEG+_Reg",
+    "pfedeg-plus-init": "PFedEG+_Init",
+}
 
 
 def setting(

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfedeg.config import configure
+from pfedeg.config import LABELS, configure
 from pfedeg.federation import Federation
 from pfedeg.terminal import affinity_table, comparison_table, duration, metrics_table, watch
 from pfedeg.training import Training
@@ -12,7 +12,7 @@ from pfedeg.training import Training
 if TYPE_CHECKING:
     from rich.console import Console
 
-METHODS = {"single": "Single", "fede": "FedE", "pfedeg-star": "PFedEG*", "pfedeg-plus": "PFedEG+"}
+METHODS = ("single", "fede", "pfedeg-star", "pfedeg-plus")
 QUESTIONS = (
     ("government", "Rio de Janeiro", "in_country", "Brazil"),
     ("commerce", "Vietnam", "speaks", "Vietnamese language"),
@@ -41,7 +41,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     if is_first_use():
         log.print("first use: compiling the kernels, which takes some seconds once", highlight=False, soft_wrap=True)
     runs = {}
-    for method, label in METHODS.items():
+    for method in METHODS:
         training = Training(
             federation,
             configure({"method": method}, "quick")[0],
@@ -51,11 +51,11 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             source="world",
         )
         if training.result is not None:
-            log.print(f"{label}: already trained in {out / method}", highlight=False, soft_wrap=True)
-        for _ in watch(training, log, label):
+            log.print(f"{LABELS[method]}: already trained in {out / method}", highlight=False, soft_wrap=True)
+        for _ in watch(training, log, LABELS[method]):
             pass
         runs[method] = training
-    results = {METHODS[method]: training.result or {} for method, training in runs.items()}
+    results = {LABELS[method]: training.result or {} for method, training in runs.items()}
     console.print()
     console.print(metrics_table("Test metrics", {label: result["test"] for label, result in results.items()}))
     console.print(comparison_table("Weighted over clients", results))
@@ -72,7 +72,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             open_answers = [a.entity for a in answers if not a.known or a.entity == tail]
             rank, best = open_answers.index(tail) + 1, ", ".join(open_answers[:3])
             console.print(
-                f"    {METHODS[method]:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
+                f"    {LABELS[method]:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
             )
     where = out / "pfedeg-plus"
     console.print(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfedeg.config import Config, suggest
 from pfedeg.errors import InputError
@@ -80,7 +81,7 @@ class Run:
 
     def __init__(self, path: str | Path, kernels: Kernels | None = None) -> None:
         """Read what describes the run; tables and graphs are read when needed."""
-        self._folder = RunFolder.open(path)
+        self.path, self._folder = Path(path), RunFolder.open(path)
         self.provenance = self._folder.read("provenance.json")
         try:
             self.config = Config(**self._folder.read("config.json"))
@@ -99,6 +100,11 @@ class Run:
         return self._given or default_kernels()
 
     @property
+    def has_tables(self) -> bool:
+        """Whether graphs and tables of all clients are here, as they are not in a copy of the small files alone."""
+        return all(self._folder.has_tables(client) for client in self.clients)
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None while the run is not finished."""
         return self._folder.read("result.json") if self._folder.finished() else None
@@ -106,13 +112,18 @@ class Run:
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
         """Metrics of every client; with side None over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
-        metrics = {}
-        for client in self.clients:
-            evaluator, tables = Evaluator(self.graph(client)), self.tables(client)
-            ranks = [evaluator.ranks(self._kernels, self._model, tables, split, which) for which in sides]
-            triples = len(ranks[0])
-            metrics[client] = replace(Metrics.of(np.concatenate(ranks)), triples=triples)
-        return metrics
+        ranks = [self.ranks(split, which) for which in sides]
+        return {
+            client: replace(Metrics.of(np.concatenate([each[client] for each in ranks])), triples=len(ranks[0][client]))
+            for client in self.clients
+        }
+
+    def ranks(self, split: Split = "test", side: Side = "tail") -> dict[ClientId, NDArray[np.float64]]:
+        """The rank of every triple of a split among its client's candidates, in the graph's order."""
+        return {
+            client: Evaluator(self.graph(client)).ranks(self._kernels, self._model, self.tables(client), split, side)
+            for client in self.clients
+        }
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""

@@ -151,14 +151,21 @@ class RunFolder:
             graph = graphs[client]
             arrays = {"entity": table.entity, "relation": table.relation}
             arrays |= pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
-            write_arrays(self.path / "clients" / safe_name(client) / "tables.safetensors", arrays, {"client": client})
+            write_arrays(self._home(client) / "tables.safetensors", arrays, {"client": client})
         write_json(self.path / "result.json", result)
         if not keep_checkpoint:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
+    def _home(self, client: ClientId) -> Path:
+        return self.path / "clients" / safe_name(client)
+
+    def has_tables(self, client: ClientId) -> bool:
+        """Whether a client's graph and final tables are here."""
+        return all((self._home(client) / f"{name}.safetensors").exists() for name in ("graph", "tables"))
+
     def tables(self, client: ClientId) -> Tables:
         """A client's final tables, checked."""
-        path = self.path / "clients" / safe_name(client) / "tables.safetensors"
+        path = self._home(client) / "tables.safetensors"
         arrays, _ = read_arrays(path)
         for name in ("entity", "relation"):
             table = arrays.get(name)
@@ -168,7 +175,7 @@ class RunFolder:
 
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""
-        path = self.path / "clients" / safe_name(client) / "graph.safetensors"
+        path = self._home(client) / "graph.safetensors"
         arrays, _ = read_arrays(path)
         try:
             entities, relations = unpack_names("entity", arrays), unpack_names("relation", arrays)

@@ -1,0 +1,49 @@
+"""What a folder of runs says: beside the paper's numbers, with significance, curves and the relation graph."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pfedeg.errors import InputError
+from pfedeg.options import count
+from pfedeg.report import render
+from pfedeg.report.content import Differences, sections
+from pfedeg.report.results import Results
+from pfedeg.report.significance import differences
+from pfedeg.store import write_bytes
+
+
+def write(
+    folder: Path,
+    out: Path,
+    paper: Path | None = None,
+    kind: str | None = None,
+    title: str = "Results",
+    quick: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Write a report on the runs below a folder, by default as what `out` ends with; returns what was written."""
+    kind = kind or (out.suffix.lstrip(".").lower() if out.suffix else "png")
+    if kind not in render.FORMATS:
+        raise InputError(f"{out}: unknown kind of report {kind!r}; expected one of {', '.join(render.FORMATS)}")
+    if kind in ("html", "png"):
+        render.need_matplotlib(kind)
+    if kind != "png" and not out.parent.is_dir():
+        raise InputError(f"{out}: the folder {out.parent} is not there")
+    if kind != "png" and out.is_dir():
+        raise InputError(f"{out}: is a folder; expected a file for --format {kind}")
+    results = Results.read(folder, paper)
+    many = sum(len(entry.runs) for entry in results.entries)
+    if kind == "csv":
+        write_bytes(out, render.numbers(results).encode())
+        return f"{out}: {count(many, 'run')}"
+    found: Differences = {}
+    if not quick and kind != "png":
+        found = {place: differences(results.at(place), tell) for place in results.places}
+    made = sections(results, found)
+    if kind == "png":
+        return f"{out}: {count(render.pictures(out, made, tell), 'picture')}"
+    left_out = f"; {len(results.unfinished)} more not finished and left out" if results.unfinished else ""
+    subtitle = f"{count(many, 'finished run')} in {folder.resolve().name}{left_out}"
+    text = render.page(title, subtitle, made, tell) if kind == "html" else render.markdown(title, subtitle, made)
+    write_bytes(out, text.encode())
+    return f"{out}: {count(many, 'run')}"
