@@ -1,6 +1,11 @@
 """A grid of runs: plans, cells, resuming, failures, filters."""
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ from pfedeg.cli import cli
 from pfedeg.errors import InputError
 from pfedeg.experiment import Grid, Plan, read_only
 from pfedeg.federation import Federation, partition
+from pfedeg.store import RunFolder
 
 ROOT = Path(__file__).parent.parent
 PLAN = """
@@ -131,6 +137,34 @@ def test_cells_run_side_by_side_give_the_same(tmp_path: Path, data: Path) -> Non
     for cell in [cell for cell in grid.plan.cells if cell.data == "one"]:
         results = [json.loads((out / cell.name / "result.json").read_text()) for out in (tmp_path / "out", alone)]
         assert results[0]["test"] == results[1]["test"]
+
+
+def test_a_grid_that_is_killed_takes_its_cells_along(tmp_path: Path, data: Path) -> None:
+    read(tmp_path, PLAN.replace("rounds = 2", "rounds = 1000000").replace("eval_every = 1", "eval_every = 1000000"))
+    words = ["experiment", str(tmp_path / "plan.toml"), "--data", str(data), "--out", str(tmp_path / "out")]
+    grid = subprocess.Popen([sys.executable, "-m", "pfedeg", *words], stderr=subprocess.DEVNULL)
+    cell = RunFolder(tmp_path / "out" / "one/transe/fede/seed-0/epochs-1")
+
+    def is_free() -> bool:
+        with suppress(InputError), cell.locked():
+            return True
+        return False
+
+    try:
+        assert within_a_minute(lambda: len(cell.history()) > 1)
+        assert not is_free()
+    finally:
+        grid.kill()
+        grid.wait()
+    assert within_a_minute(is_free)
+
+
+def within_a_minute(true: Callable[[], bool]) -> bool:
+    for _ in range(600):
+        if true():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedeg.config import METHODS, Config, configure, suggest
+from pfedeg.deploy.processes import die_with_parent
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
 from pfedeg.models import MODELS
@@ -217,7 +218,8 @@ class Grid:
         command += ["--threads", str(threads)] if threads else []
         tell(f"{cell.name}: begins")
         with open(self._note(cell, "log"), "w") as log:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, text=True)
+            quiet = subprocess.DEVNULL
+            process = subprocess.Popen(command, stdout=quiet, stderr=log, text=True, preexec_fn=die_with_parent)
         return Job(cell, process)
 
     def _end(self, job: Job) -> str:

@@ -177,7 +177,7 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
             stderr=log,
             env={**os.environ, **child.environment},
             process_group=0,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     child.since = now
     say(f"{child.name} started as process {child.process.pid}")
@@ -206,7 +206,7 @@ def _clear(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to end this process with the one that started it."""
     import ctypes
 

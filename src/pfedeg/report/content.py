@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pfedeg.config import LABELS
 from pfedeg.report import figures
-from pfedeg.report.results import METHODS, METRICS, MODEL_LABELS, Entry, Place, Results
+from pfedeg.report.results import METHODS, METRICS, MODEL_LABELS, Entry, Place, Results, in_order
 from pfedeg.report.significance import TIMES, Difference
 from pfedeg.terminal import duration
 
@@ -82,7 +82,7 @@ def title_of(place: Place) -> str:
 def _overview(results: Results, differences: Differences) -> Section:
     """All cells at a glance."""
     told = [(data, model) for data, model, _ in results.paper]
-    places = list(dict.fromkeys([*results.places, *told]))
+    places = sorted({*results.places, *told}, key=in_order)
     present = [entry.method for place in places for entry in results.at(place)]
     methods = [m for m in METHODS if m in present or any(key[2] == m for key in results.paper)]
     rows = []
@@ -129,9 +129,9 @@ def _verdicts(results: Results, differences: Differences) -> Table | None:
 
 
 def winner(entries: Sequence[Entry]) -> Entry | None:
-    """The best of the methods that keep data apart."""
+    """The best of the methods that keep data apart, if there are several."""
     apart = [entry for entry in entries if entry.method != "collective" and entry.mean("mrr") is not None]
-    return max(apart, key=lambda entry: entry.mean("mrr") or 0.0, default=None)
+    return max(apart, key=lambda entry: entry.mean("mrr") or 0.0) if len(apart) > 1 else None
 
 
 def _comparison(results: Results, place: Place, found: Sequence[Difference]) -> Section:
@@ -165,15 +165,16 @@ def _comparison(results: Results, place: Place, found: Sequence[Difference]) -> 
     return section
 
 
-def _best(entries: Sequence[Entry], metric: str) -> float:
+def _best(entries: Sequence[Entry], metric: str) -> float | None:
     values = [entry.mean(metric) for entry in entries if entry.method != "collective"]
-    return max((value for value in values if value is not None), default=0.0)
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) > 1 else None
 
 
-def _metric(entry: Entry, name: str, best: float) -> Cell:
+def _metric(entry: Entry, name: str, best: float | None) -> Cell:
     mean, sd = entry.mean(name), entry.sd(name)
     spread = f" ± {sd:.4f}" if sd is not None else ""
-    leading = entry.method != "collective" and mean == best
+    leading = entry.method != "collective" and best is not None and mean == best
     return Cell(_number(mean) + spread, "best" if leading else "", f"{len(entry.runs)} seeds" if sd is not None else "")
 
 
@@ -241,8 +242,9 @@ def _relation_graph(results: Results) -> Section:
                     parts.append(Picture(f"course-{name}", f"{what}: how the shares developed", draw))
     text = (
         "The client-wise relation graph W. An arrow points from who is learned from to who learns; the broader and "
-        "darker, the larger its share in what the learner is sent. Weights of PFedEG* follow from the "
-        "entities that clients share and do not change; those of PFedEG+ follow from the embeddings."
+        "darker, the larger its share in what the learner is sent (among many clients, each learner's three largest "
+        "are drawn). Weights of PFedEG* follow from the entities that clients share and do not change; those of "
+        "PFedEG+ follow from the embeddings."
     )
     return Section("Who learns from whom", text, parts)
 
@@ -297,7 +299,7 @@ def _studies(results: Results) -> Section:
                 [
                     *(str(entry.settings[name]) for name in first.varied),
                     Cell(_number(valid), "best" if valid == best else ""),
-                    *(_metric(entry, name, -1.0) for name in METRICS),
+                    *(_metric(entry, name, None) for name in METRICS),
                     _rounds(entry, "best_round"),
                 ]
             )

@@ -111,10 +111,12 @@ def relation_graph(kept: Affinities) -> "Figure":
 
 
 def _arrows(affinity: Affinity) -> list[tuple[str, str, float]]:
-    """Teacher, learner and weight, lightest first."""
-    found = [
-        (teacher, learner, w) for learner, row in affinity.items() for teacher, w in row.items() if teacher != learner
-    ]
+    """Teacher, learner and weight, lightest first; among many clients only each learner's three foremost teachers."""
+    found = []
+    for learner, row in affinity.items():
+        others = sorted((weight, teacher) for teacher, weight in row.items() if teacher != learner)
+        foremost = others if len(affinity) <= MOST_LINES else others[-3:]
+        found += [(teacher, learner, weight) for weight, teacher in foremost]
     return sorted(found, key=lambda arrow: arrow[2])
 
 
@@ -153,10 +155,10 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
 
 
 def relation_course(kept: Affinities) -> "Figure":
-    """Each learner's shares over the rounds; of many clients, the last shares of all as a picture of squares."""
+    """Each learner's shares over the rounds; of many clients, the first and the last shares as squares."""
     names = list(kept[-1][1])
     if len(names) > MOST_LINES:
-        return _squares(kept[-1])
+        return _squares([kept[0], kept[-1]])
     across = min(3, len(names))
     figure, all_axes = _figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)
     for axes, learner in zip(all_axes, names, strict=True):
@@ -172,20 +174,21 @@ def relation_course(kept: Affinities) -> "Figure":
     return figure
 
 
-def _squares(last: tuple[int, Affinity]) -> "Figure":
-    number, affinity = last
-    names = list(affinity)
-    figure, axes = _figure((4.6, 4.0))
-    values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
-    shown = axes.imshow(values, cmap="Blues", vmin=0)
-    figure.colorbar(shown, ax=axes, fraction=0.045, label="share")
-    axes.grid(False)
-    axes.set_xlabel("learned from")
-    axes.set_ylabel("learner")
-    axes.set_title(f"round {number}", fontsize=9)
-    if len(names) <= 30:
-        axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=7)
-        axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=7)
+def _squares(shown: Affinities) -> "Figure":
+    names = list(shown[-1][1])
+    figure, all_axes = _figure((3.9 * len(shown) + 1, 4.2), len(shown))
+    most = max(weight for _, affinity in shown for row in affinity.values() for weight in row.values())
+    for axes, (number, affinity) in zip(all_axes, shown, strict=True):
+        values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
+        squares = axes.imshow(values, cmap="Blues", vmin=0, vmax=most)
+        axes.grid(False)
+        axes.set_xlabel("learned from", fontsize=8)
+        axes.set_title(f"round {number}", fontsize=9)
+        if len(names) <= 30:
+            axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=7)
+            axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=7)
+    all_axes[0].set_ylabel("learner", fontsize=8)
+    figure.colorbar(squares, ax=all_axes, fraction=0.03, label="share")
     return figure
 
 

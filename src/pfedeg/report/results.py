@@ -159,7 +159,12 @@ def _kind(entry: Entry) -> tuple[str, str, str]:
 
 
 def _order(entry: Entry) -> tuple[Any, ...]:
-    return _natural(entry.data), list(MODELS).index(entry.model), METHODS.index(entry.method), entry.oddity
+    return in_order((entry.data, entry.model)), METHODS.index(entry.method), entry.oddity
+
+
+def in_order(place: Place) -> tuple[Any, ...]:
+    """A key to sort places by: data by name and number, models as in the paper."""
+    return _natural(place[0]), list(MODELS).index(place[1])
 
 
 def _natural(name: str) -> list[Any]:
