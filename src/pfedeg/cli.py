@@ -13,6 +13,7 @@ import click
 
 from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
+from pfedeg.importing.command import import_
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 from pfedeg.research import experiment, report, tune
 
@@ -297,6 +298,7 @@ def show(run: Path, as_json: bool) -> None:
         out.print(affinity_table(affinities[-1]))
 
 
+cli.add_command(import_)
 cli.add_command(experiment)
 cli.add_command(tune)
 cli.add_command(report)

@@ -21,8 +21,12 @@ from pfedeg.graph import (
     Ids,
     KnowledgeGraph,
     Named,
+    has_triples,
     normal,
+    parquet_columns,
+    part_of,
     read_folder,
+    read_part,
     read_tsv,
     sorted_unique,
     split_graph,
@@ -180,17 +184,17 @@ def read_pooled(path: str | Path) -> list[tuple[str, str, str]]:
     """All triples of one graph, its splits pooled: a TSV file, a folder of TSV files, or a Parquet file."""
     path = Path(path)
     if path.is_dir():
-        files = [file for name in (*SPLITS, "triples") if (file := path / f"{name}.tsv").exists()]
+        files = [file for name in (*SPLITS, "triples") if (file := part_of(path, name))]
         if not files:
-            already = any(path.glob("*/train.tsv")) or any(path.glob("*/triples.tsv"))
+            already = any(has_triples(folder) for folder in path.iterdir() if folder.is_dir())
             hint = " (its subfolders do: is it a federation already?)" if already else ""
             raise InputError(f"{path}: holds neither train.tsv nor triples.tsv{hint}")
-        return [triple for file in files for triple in read_tsv(file)]
+        return [triple for file in files for triple in read_part(file)]
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.suffix.lower() == ".tsv":
         return read_tsv(path)
-    columns = _parquet_columns(path)
+    columns = parquet_columns(path)
     return list(zip(columns["head"], columns["relation"], columns["tail"], strict=True))
 
 
@@ -201,7 +205,7 @@ def places(names: tuple[str, ...], among: tuple[str, ...]) -> Ids:
 
 
 def _read_folders(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
-    if (path / "train.tsv").exists() or (path / "triples.tsv").exists():
+    if has_triples(path):
         return {_client_name(path.resolve()): read_folder(path, seed)}
     folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
     if not folders:
@@ -224,7 +228,7 @@ def _client_name(folder: Path) -> ClientId:
 
 
 def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
-    columns = _parquet_columns(path)
+    columns = parquet_columns(path)
     rows = len(columns["head"])
     spelled = columns.get("client", [path.stem] * rows)
     splits = columns.get("split")
@@ -247,39 +251,3 @@ def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
         else:
             graphs[client] = KnowledgeGraph.from_names(*(part.get(split, ()) for split in SPLITS), origin=origin)
     return graphs
-
-
-def _parquet_columns(path: Path) -> dict[str, list[str]]:
-    """The columns head, relation, tail and, where present, client and split, as strings without nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "a federation is a folder with a subfolder per client, or a Parquet file"
-        raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None
-    columns = {}
-    for name in ("client", "split", "head", "relation", "tail"):
-        if name not in table.column_names:
-            if name in ("client", "split"):
-                continue
-            found = ", ".join(table.column_names)
-            raise InputError(
-                f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail"
-            )
-        column = table.column(name)
-        if column.null_count:
-            row = pc.index(pc.is_null(column), True).as_py() + 1
-            raise InputError(f"{path}, row {row}: the {name} is missing")
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-            raise InputError(f"{path}: column {name!r} is {column.type}, not text or integers")
-        columns[name] = column.cast(pa.string()).to_pylist()
-        if "" in columns[name]:
-            raise InputError(f"{path}, row {columns[name].index('') + 1}: the {name} is empty")
-    if not len(table):
-        raise InputError(f"{path}: empty; it holds no triples")
-    return columns

@@ -146,18 +146,39 @@ def write_tsv(path: Path, triples: Named) -> None:
     path.write_text("".join(f"{h}\t{r}\t{t}\n" for h, r, t in triples), encoding="utf-8", newline="\n")
 
 
+def part_of(folder: Path, name: str) -> Path | None:
+    """The file of a folder that holds its train, valid, test or all of its triples: NAME.tsv or NAME.parquet."""
+    found = [path for path in (folder / f"{name}.tsv", folder / f"{name}.parquet") if path.exists()]
+    if len(found) > 1:
+        raise InputError(f"{folder}: holds both {name}.tsv and {name}.parquet; keep one of them")
+    return found[0] if found else None
+
+
+def has_triples(folder: Path) -> bool:
+    """Whether a folder is a client's."""
+    return any(part_of(folder, name) for name in ("triples", "train"))
+
+
+def read_part(path: Path) -> list[tuple[str, str, str]]:
+    """Triples from a TSV or Parquet file."""
+    if path.suffix == ".tsv":
+        return read_tsv(path)
+    columns = parquet_columns(path)
+    return list(zip(columns["head"], columns["relation"], columns["tail"], strict=True))
+
+
 def read_folder(folder: Path, seed: int) -> KnowledgeGraph:
-    """A graph from train.tsv (and valid.tsv, test.tsv), or from triples.tsv, which is split by seed."""
-    whole, train = folder / "triples.tsv", folder / "train.tsv"
+    """A graph from train.tsv (and valid.tsv, test.tsv), or from triples.tsv, which is split by seed; or .parquet."""
+    whole, train = part_of(folder, "triples"), part_of(folder, "train")
     origin = os.fspath(folder)
-    if whole.exists():
+    if whole:
         for split in SPLITS:
-            if (folder / f"{split}.tsv").exists():
-                raise InputError(f"{folder}: holds both triples.tsv and {split}.tsv; keep one of them")
-        return split_graph(read_tsv(whole), seed, origin=origin)
-    if not train.exists():
+            if part := part_of(folder, split):
+                raise InputError(f"{folder}: holds both {whole.name} and {part.name}; keep one of them")
+        return split_graph(read_part(whole), seed, origin=origin)
+    if not train:
         raise InputError(f"{folder}: holds neither train.tsv nor triples.tsv")
-    parts = {split: read_tsv(path) for split in SPLITS if (path := folder / f"{split}.tsv").exists()}
+    parts = {split: read_part(path) for split in SPLITS if (path := part_of(folder, split))}
     return KnowledgeGraph.from_names(origin=origin, **parts)
 
 
@@ -192,3 +213,39 @@ def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> Knowledg
     for part in parts:
         part.flags.writeable = False
     return KnowledgeGraph(graph.entities, graph.relations, *parts)
+
+
+def parquet_columns(path: Path) -> dict[str, list[str]]:
+    """The columns head, relation, tail and, where present, client and split, as strings without nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        hint = "a federation is a folder with a subfolder per client, or a Parquet file"
+        raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None
+    columns = {}
+    for name in ("client", "split", "head", "relation", "tail"):
+        if name not in table.column_names:
+            if name in ("client", "split"):
+                continue
+            found = ", ".join(table.column_names)
+            raise InputError(
+                f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail"
+            )
+        column = table.column(name)
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py() + 1
+            raise InputError(f"{path}, row {row}: the {name} is missing")
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+            raise InputError(f"{path}: column {name!r} is {column.type}, not text or integers")
+        columns[name] = column.cast(pa.string()).to_pylist()
+        if "" in columns[name]:
+            raise InputError(f"{path}, row {columns[name].index('') + 1}: the {name} is empty")
+    if not len(table):
+        raise InputError(f"{path}: empty; it holds no triples")
+    return columns

@@ -30,7 +30,8 @@ def say(text: str) -> None:
 
 def count(number: int, thing: str) -> str:
     """A number of things, in words that agree."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    many = f"{thing[:-1]}ies" if thing.endswith("ty") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else many}"
 
 
 class Settings(click.Command):

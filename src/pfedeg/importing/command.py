@@ -1,0 +1,137 @@
+"""The command that brings in graphs of users' own."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pfedeg.errors import InputError, printable
+from pfedeg.options import CONTEXT, count, json_option, say
+
+LINE_SECONDS = 5.0
+
+
+@click.command("import", context_settings=CONTEXT)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="a new folder for the client, or NAME.parquet"
+)
+@click.option(
+    "--format", metavar="NAME", help="nt, nq, ttl, trig, rdf, jsonld, tsv, csv, parquet or fede  [by the name]"
+)
+@click.option(
+    "--literals",
+    type=click.Choice(["drop", "keep", "bucket"]),
+    default="drop",
+    help="what to do with values: leave them out, make each an entity, or numbers and dates buckets  [drop]",
+)
+@click.option("--buckets", type=click.IntRange(2, 1000), default=10, metavar="N", help="buckets per relation  [10]")
+@click.option(
+    "--blank", type=click.Choice(["keep", "drop"]), default="keep", help="statements with blank nodes  [keep]"
+)
+@click.option("--language", default="en", metavar="CODE", help="of labels, where there are several  [en]")
+@click.option("--columns", metavar="H,R,T", help="which columns of a table, by number from 1 or by name")
+@click.option("--delimiter", metavar="SIGN", help="between the columns of a CSV file  [by its looks]")
+@click.option("--header/--no-header", default=None, help="whether a table begins with the names of its columns")
+@click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", help="at a broken line  [stop]")
+@json_option
+def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bool, **chosen: Any) -> None:
+    """Make a client from graphs in RDF, CSV, TSV or Parquet, packed (gz, bz2, zst) or not; "-" is standard input.
+
+    A SOURCE may be a folder: all files in it that can be read. The new folder has triples.parquet, which `pfedeg train`
+    reads, and labels.parquet, names for people's eyes. A federation is a folder with a client's folder for each.
+
+    \\b
+    Examples:
+      pfedeg import hospital.ttl.gz --out federation/north
+      pfedeg import export.csv --columns patient,relation,value --literals bucket --out federation/south
+      zcat dump.nt.gz | pfedeg import - --format nt --on-error skip --out federation/west
+      pfedeg import FB15K237-Fed3.pkl --format fede --out fb15k-237-fed3
+    """
+    from pfedeg.config import suggest
+    from pfedeg.federation import check_free
+    from pfedeg.importing import read
+    from pfedeg.importing.gather import Choices, Gathered
+    from pfedeg.importing.sources import FORMATS, Source, find
+    from pfedeg.importing.write import summary, write
+    from pfedeg.terminal import duration
+
+    if format is not None and format not in FORMATS:
+        raise InputError(f"--format {format}: unknown{suggest(format, FORMATS)}; one of {', '.join(FORMATS)}")
+    check_free(out)
+    found = find(sources, format)
+    if any(source.format == "fede" for source in found):
+        _bring_federation(found, out)
+        return
+    columns = chosen.pop("columns")
+    if columns is not None and len(columns.split(",")) != 3:
+        raise InputError(f"--columns {columns}: expected three, for head, relation and tail, as in 1,2,3")
+    delimiter = {"\\t": "\t", "tab": "\t", "space": " "}.get(chosen["delimiter"], chosen["delimiter"])
+    if delimiter is not None and len(delimiter) != 1:
+        raise InputError(f"--delimiter {delimiter!r}: expected one sign, or tab")
+    choices = Choices(**{**chosen, "delimiter": delimiter, "columns": columns.split(",") if columns else None})
+    began = said = time.monotonic()
+    total = sum(source.size for source in found)
+
+    def tell(source: Source, statements: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said > LINE_SECONDS:
+            said = now
+            done = sum(each.seen for each in found)
+            ahead = f", {duration((now - began) * (total - done) / done)} left" if 0 < done < total else ""
+            share = f" ({done / total:.0%})" if total else ""
+            say(f"{source.name}: {statements:,} statements{share}{ahead}")
+
+    gathered = Gathered(choices, tell)
+    for source in found:
+        read(source, gathered)
+    graph = gathered.finish()
+    told = summary(gathered, graph, len(found))
+    if not told["triples"]:
+        reasons = ", ".join(f"{many:,} {kind}" for kind, many in gathered.dropped.items())
+        raise InputError(f"{', '.join(sources)}: no triples are left{f' (dropped: {reasons})' if reasons else ''}")
+    write(out, graph, told)
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+    else:
+        _show(out, told)
+
+
+def _bring_federation(found: list[Any], out: Path) -> None:
+    from pfedeg.importing.pickles import read
+
+    if len(found) > 1:
+        raise InputError("FedE's files are whole federations; import them one by one")
+    federation = read(found[0])
+    federation.write(out)
+    click.echo(f"wrote {count(len(federation.graphs), 'client')} to {out}")
+
+
+def _show(out: Path, told: dict[str, Any]) -> None:
+    lines = [
+        f"{out}: {count(told['triples'], 'triple')}, {count(told['entities'], 'entity')}, "
+        f"{count(told['relations'], 'relation')}, from {count(told['statements'], 'statement')}"
+    ]
+    if told["labels"]:
+        lines.append(f"  names for people's eyes: {told['labels']:,}")
+    if told["duplicates"]:
+        lines.append(f"  duplicates left out: {told['duplicates']:,}")
+    for kind, many in told["dropped"].items():
+        example = f", such as {told['examples'][kind]}" if kind in told["examples"] else ""
+        hint = "; --literals bucket makes entities of them" if kind == "numbers and dates" else ""
+        lines.append(f"  {kind} left out: {many:,}{example}{hint}")
+    if told["isolated_entities"]:
+        lines.append(f"  entities of which nothing was left: {told['isolated_entities']:,}")
+    if told["spellings_made_one"]:
+        many, example = told["spellings_made_one"], told["spelling_example"]
+        lines.append(f"  names brought into Unicode normal form C: {many:,}, such as {example!a}")
+    if told["relations"] == 1:
+        lines.append("  there is only one relation: little can be learned from that alone")
+    for what in ("relations", "entities"):
+        most = ", ".join(f"{name} ({many:,})" for name, many in told[f"frequent_{what}"].items())
+        lines.append(f"  most frequent {what}: {most}")
+    for line in lines:
+        click.echo(printable(line))
