@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,35 +25,38 @@ SAMPLE = 100  # lines by which the delimiter is told
 def read_text(source: Source, into: "Gathered") -> None:
     """A line per triple. TSV knows no quotes; in CSV a quoted name may hold anything, line breaks too."""
     into.begin(source)
-    text = io.TextIOWrapper(source.open(), "utf-8-sig", "surrogateescape", newline="")
-    choices = into.choices
     try:
-        first = list(islice(text, SAMPLE))
-        delimiter = choices.delimiter or ("\t" if source.format == "tsv" else _delimiter(source, first))
-        lines = chain(first, text)
-        if source.format == "tsv":
-            reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        else:
-            reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        rows = _rows(reader, into)
-        heading = next(rows, None)
-        if heading is None:
-            raise InputError(f"{source.name}: empty")
-        places, is_heading = _places(source, heading[1], choices.columns, choices.header)
-        width = max(places) + 1
-        for number, row in rows if is_heading else chain([heading], rows):
-            if len(row) < width:
-                into.broken(number, f"{len(row)} column(s) where {width} are needed")
-                continue
-            names = [row[place] for place in places]
-            if "" in names:
-                into.broken(number, f"the {ROLES[names.index('')]} is empty")
-            elif not all(name.isascii() or _is_text(name) for name in names):
-                into.broken(number, "not valid UTF-8")
-            else:
-                into.plain(*names)
+        with io.TextIOWrapper(source.open(), "utf-8-sig", "surrogateescape", newline="") as text:
+            _read_lines(source, text, into)
     except OSError as error:
         raise InputError(f"{source.name}: cannot be read: {error}") from None
+
+
+def _read_lines(source: Source, text: Iterable[str], into: "Gathered") -> None:
+    text, choices = iter(text), into.choices
+    first = list(islice(text, SAMPLE))
+    delimiter = choices.delimiter or ("\t" if source.format == "tsv" else _delimiter(source, first))
+    lines = chain(first, text)
+    if source.format == "tsv":
+        rows = _rows(csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE), into)
+    else:
+        rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), into)
+    heading = next(rows, None)
+    if heading is None:
+        raise InputError(f"{source.name}: empty")
+    places, is_heading = _places(source, heading[1], choices.columns, choices.header)
+    width = max(places) + 1
+    for number, row in rows if is_heading else chain([heading], rows):
+        if len(row) < width:
+            into.broken(number, f"{len(row)} column(s) where {width} are needed")
+            continue
+        names = [row[place] for place in places]
+        if "" in names:
+            into.broken(number, f"the {ROLES[names.index('')]} is empty")
+        elif not all(name.isascii() or _is_text(name) for name in names):
+            into.broken(number, "not valid UTF-8")
+        else:
+            into.plain(*names)
 
 
 def _rows(reader: Any, into: "Gathered") -> Iterator[tuple[int, list[str]]]:
@@ -130,7 +133,9 @@ def read_parquet(source: Source, into: "Gathered") -> None:
 
     into.begin(source)
     try:
-        file = pq.ParquetFile(source.open() if source.packed or not source.path else source.path)
+        if source.path is None or source.packed:
+            raise InputError(f"{source.name}: a Parquet file is read from the disk, and not packed once more")
+        file = pq.ParquetFile(source.path)
         names = file.schema_arrow.names
         places, _ = _places(source, names, into.choices.columns, True)
         number, wanted = 0, [names[place] for place in places]

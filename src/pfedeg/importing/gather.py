@@ -173,9 +173,11 @@ class Gathered:
         if example:
             self.examples.setdefault(kind, example)
 
-    def broken(self, line: int | None, reason: str) -> None:
-        """A statement that cannot be read: stop, or count it."""
-        where = f"{self._sources[-1].name}, line {line}: {reason}"
+    def broken(self, line: int | None, reason: str, lasting: bool = False) -> None:
+        """A statement that cannot be read: stop, or count it, unless nothing after it can be read either."""
+        where = f"{self._sources[-1].name}{'' if line is None else f', line {line}'}: {reason}"
+        if lasting:
+            raise InputError(f"{where}; nothing can be read after that")
         if self.choices.on_error == "stop":
             raise InputError(f"{where}; mend it, or leave out what is broken by --on-error skip")
         self.drop("broken lines", where)

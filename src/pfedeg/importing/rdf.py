@@ -1,6 +1,6 @@
 """Statements from RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pfedeg.errors import InputError
 from pfedeg.importing.sources import Source
@@ -15,42 +15,44 @@ BASE = "file:///"  # relative names are told apart from absolute ones, and stay 
 
 def read(source: Source, into: "Gathered") -> None:
     """Every statement of a source; graph names are not looked at."""
-    from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, parse
+    from pyoxigraph import RdfFormat, parse
 
-    parser = parse(source.open(), getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
     into.begin(source)
-    keeps_blank = into.choices.blank == "keep"
-    while True:
-        try:
-            for statement in parser:
-                subject, relation, value = statement.subject, statement.predicate.value, statement.object
-                kinds = type(subject), type(value)
-                if kinds == (NamedNode, NamedNode):
-                    into.triple(subject.value, relation, value.value)
-                elif not {*kinds} <= {NamedNode, BlankNode, Literal}:
-                    into.drop("statements about statements")
-                elif BlankNode in kinds and not keeps_blank:
-                    into.drop("blank nodes")
-                else:
-                    head = into.blank(subject.value) if kinds[0] is BlankNode else subject.value
-                    if kinds[1] is Literal:
-                        into.literal(head, relation, value.value, value.datatype.value, value.language)
-                    else:
-                        tail = into.blank(value.value) if kinds[1] is BlankNode else value.value
-                        into.triple(head, relation, tail)
-            break
-        except SyntaxError as error:
-            reason = str(error.args[0] if error.args else error)
-            if "LoadDocumentCallback" in reason:
-                raise InputError(
-                    f"{source.name}: its @context is a link, and nothing is fetched from elsewhere; "
-                    "put the context itself into the file"
-                ) from None
-            into.broken(error.lineno, reason.partition(": ")[2] or reason)
-            if source.format not in RECOVERS:
-                raise InputError(
-                    f"{source.name}, line {error.lineno}: {reason}; nothing can be read after that"
-                ) from None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{source.name}: cannot be read: {error}") from None
+    with source.open() as file:
+        parser = parse(file, getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
+        done = False
+        while not done:
+            try:
+                _statements(parser, into)
+                done = True
+            except SyntaxError as error:
+                reason = str(error.args[0] if error.args else error)
+                if "LoadDocumentCallback" in reason:
+                    hint = "nothing is fetched from elsewhere; put the context itself into the file"
+                    raise InputError(f"{source.name}: its @context is a link, and {hint}") from None
+                told = reason.partition(": ")[2] if reason.startswith("Parser error at") else reason
+                into.broken(error.lineno, told, source.format not in RECOVERS)
+            except (OSError, ValueError) as error:
+                raise InputError(f"{source.name}: cannot be read: {error}") from None
     into.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
+
+
+def _statements(parser: Any, into: "Gathered") -> None:
+    from pyoxigraph import BlankNode, Literal, NamedNode
+
+    keeps_blank = into.choices.blank == "keep"
+    for statement in parser:
+        subject, relation, value = statement.subject, statement.predicate.value, statement.object
+        kinds = type(subject), type(value)
+        if kinds == (NamedNode, NamedNode):
+            into.triple(subject.value, relation, value.value)
+        elif not {*kinds} <= {NamedNode, BlankNode, Literal}:
+            into.drop("statements about statements")
+        elif BlankNode in kinds and not keeps_blank:
+            into.drop("blank nodes")
+        else:
+            head = into.blank(subject.value) if kinds[0] is BlankNode else subject.value
+            if kinds[1] is Literal:
+                into.literal(head, relation, value.value, value.datatype.value, value.language)
+            else:
+                into.triple(head, relation, into.blank(value.value) if kinds[1] is BlankNode else value.value)

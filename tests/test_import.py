@@ -1,0 +1,403 @@
+"""Graphs of users' own: every form they come in, what becomes of values, labels and blank nodes, and broken input."""
+
+import bz2
+import gzip
+import json
+import os
+import pickle
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyoxigraph import NamedNode, Quad, RdfFormat, serialize
+
+from pfedeg.cli import cli
+from pfedeg.errors import InputError
+from pfedeg.federation import Federation
+from pfedeg.importing.buckets import cut, number_of
+
+EX = "http://example.org/"
+TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "near", "a"), ("ä/ö", "near", "b")]
+RDF = {
+    "nt": RdfFormat.N_TRIPLES,
+    "nq": RdfFormat.N_QUADS,
+    "ttl": RdfFormat.TURTLE,
+    "trig": RdfFormat.TRIG,
+    "rdf": RdfFormat.RDF_XML,
+    "jsonld": RdfFormat.JSON_LD,
+}
+
+
+def bring(*words: Any) -> Any:
+    return CliRunner().invoke(cli, ["import", *map(str, words)])
+
+
+def brought(*words: Any) -> set[tuple[str, str, str]]:
+    """The triples that come of it."""
+    done = bring(*words)
+    assert done.exit_code == 0, done.exception
+    return triples(Path(words[words.index("--out") + 1]))
+
+
+def triples(out: Path) -> set[tuple[str, str, str]]:
+    rows = pq.read_table(out / "triples.parquet" if out.is_dir() else out).to_pylist()
+    return {(row["head"], row["relation"], row["tail"]) for row in rows}
+
+
+def refused(*words: Any) -> str:
+    """Why something is not brought in; nothing may be left of it."""
+    out = Path(words[words.index("--out") + 1])
+    before = sorted(out.parent.rglob("*"))
+    done = bring(*words)
+    assert isinstance(done.exception, InputError), done.output
+    assert sorted(out.parent.rglob("*")) == before
+    assert "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+def iris(named: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    return [(EX + h, EX + r, EX + t) for h, r, t in named]
+
+
+def as_text(format: str, named: list[tuple[str, str, str]]) -> bytes:
+    """Triples in some form of text."""
+    if format in RDF:
+        return serialize((Quad(*map(NamedNode, triple)) for triple in named), format=RDF[format]) or b""
+    sign = "\t" if format == "tsv" else ","
+    return "".join(sign.join(triple) + "\n" for triple in named).encode()
+
+
+@pytest.mark.parametrize("format", [*RDF, "tsv", "csv"])
+def test_every_form_gives_the_same_triples(tmp_path: Path, format: str) -> None:
+    (tmp_path / f"g.{format}").write_bytes(as_text(format, iris(TRIPLES)))
+    assert brought(tmp_path / f"g.{format}", "--out", tmp_path / "out") == set(iris(TRIPLES))
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize("format", ["nt", "csv"])
+def test_what_is_packed_is_unpacked_whatever_its_name(tmp_path: Path, format: str, packed: str) -> None:
+    text = as_text(format, iris(TRIPLES))
+    content = {
+        "gz": gzip.compress(text) + gzip.compress(b""),  # in two pieces, as some tools write it
+        "bz2": bz2.compress(text),
+        "zst": pa.compress(text, "zstd", asbytes=True),
+    }[packed]
+    for name in (f"g.{format}.{packed}", f"h.{format}"):
+        (tmp_path / name).write_bytes(content)
+        assert brought(tmp_path / name, "--out", tmp_path / f"out-{name[0]}") == set(iris(TRIPLES))
+
+
+def test_parquet_in_and_out(tmp_path: Path) -> None:
+    rows = [dict(zip(("Subject", "rank", "predicate", "object"), (h, 1, r, t), strict=True)) for h, r, t in TRIPLES]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "g.parquet")
+    assert brought(tmp_path / "g.parquet", "--out", tmp_path / "out.parquet") == set(TRIPLES)
+    assert Federation.read(tmp_path / "out.parquet").graphs["out"].relations == ("likes", "near")
+
+
+def test_a_folder_is_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "one.nt").write_bytes(as_text("nt", iris(TRIPLES[:2])))
+    (tmp_path / "in" / "deep" / "two.csv").write_bytes(as_text("csv", iris(TRIPLES[1:])))
+    (tmp_path / "in" / "README").write_text("no triples")
+    (tmp_path / "in" / ".hidden.nt").write_text("broken")
+    done = bring(tmp_path / "in", "--out", tmp_path / "out", "--json")
+    assert triples(tmp_path / "out") == set(iris(TRIPLES))
+    assert json.loads(done.output)["duplicates"] == 1
+
+
+def test_standard_input_is_told_by_its_looks(tmp_path: Path) -> None:
+    for format in ("nt", "ttl", "csv", "rdf"):
+        text = as_text(format, iris(TRIPLES))
+        for number, content in enumerate((text, gzip.compress(text))):
+            out = tmp_path / f"{format}-{number}"
+            words = [sys.executable, "-m", "pfedeg", "import", "-", "--out", str(out)]
+            subprocess.run(words, input=content, check=True, capture_output=True)
+            assert triples(out) == set(iris(TRIPLES))
+
+
+names = st.text("ab,;|\"'\\ \t\nÄ\u0308é\u0301漢😀\u2028", min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(names, names, names), min_size=1, max_size=20))
+def test_any_name_survives_from_csv_to_training(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    import csv
+
+    folder = tmp_path_factory.mktemp("csv")
+    with open(folder / "g.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    done = bring(folder / "g.csv", "--delimiter", ",", "--no-header", "--out", folder / "out")
+    assert done.exit_code == 0, done.exception
+    wanted = {tuple(unicodedata.normalize("NFC", name) for name in row) for row in rows}
+    graph = Federation.read(folder / "out").graphs["out"]
+    assert {triple for split in ("train", "valid", "test") for triple in graph.named(split)} == wanted  # type: ignore[arg-type]
+
+
+TTL = """@prefix ex: <http://example.org/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+ex:marie ex:knows ex:pierre ; ex:born "1867-11-07"^^<http://www.w3.org/2001/XMLSchema#date> ; ex:note "chemist" ;
+  rdfs:label "Maria"@pl, "Marie"@en ; ex:age 34 .
+ex:pierre ex:knows ex:marie ; rdfs:label "Pierre" ; skos:prefLabel "Pierre Curie" .
+ex:lonely ex:age 5 .
+"""
+
+
+def turtle(tmp_path: Path, text: str = TTL) -> Path:
+    (tmp_path / "g.ttl").write_text(text, encoding="utf-8")
+    return tmp_path / "g.ttl"
+
+
+def test_values_are_dropped_and_counted(tmp_path: Path) -> None:
+    told = json.loads(bring(turtle(tmp_path), "--out", tmp_path / "out", "--json").output)
+    knows = [("marie", "knows", "pierre"), ("pierre", "knows", "marie")]
+    assert triples(tmp_path / "out") == set(iris(knows))
+    assert told["dropped"] == {"numbers and dates": 3, "texts": 1}
+    assert told["isolated_entities"] == 1
+    assert (told["statements"], told["triples"], told["entities"]) == (10, 2, 2)
+
+
+def test_values_are_kept_as_entities(tmp_path: Path) -> None:
+    found = brought(turtle(tmp_path), "--literals", "keep", "--out", tmp_path / "out")
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    assert (f"{EX}marie", f"{EX}note", '"chemist"') in found
+    assert (f"{EX}marie", f"{EX}age", f'"34"^^<{xsd}integer>') in found
+    assert len(found) == 6
+
+
+def test_numbers_and_dates_become_buckets_that_can_be_read(tmp_path: Path) -> None:
+    people = "".join(f"ex:p{i} ex:age {20 + i} ; ex:joined '20{i:02}-01-01'^^<{XSD}date> .\n" for i in range(40))
+    found = brought(
+        turtle(tmp_path, TTL.split("\n")[0] + "\n" + people),
+        "--literals",
+        "bucket",
+        "--buckets",
+        4,
+        "--out",
+        tmp_path / "out",
+    )
+    ages = {t for _, r, t in found if r == f"{EX}age"}
+    assert ages == {"age≈20–29", "age≈30–39", "age≈40–49", "age≈50–59"}
+    joined = {t for _, r, t in found if r == f"{EX}joined"}
+    assert "joined≈2000-01-01–2009-01-01" in joined
+    assert (f"{EX}p5", f"{EX}age", "age≈20–29") in found
+
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=200), st.integers(2, 12))
+def test_buckets_hold_what_they_say_and_about_equally_many(values: list[int], many: int) -> None:
+    buckets = cut(values, "number", many, "x")
+    assert len(buckets) == len(values)
+    if len(set(values)) <= many:
+        assert buckets == [f"x={value}" for value in values]
+        return
+    sizes = Counter(buckets)
+    assert len(sizes) <= many
+    most = max(Counter(values).values())
+    assert max(sizes.values()) <= len(values) / many + 2 * most + 1
+    for value, bucket in zip(values, buckets, strict=True):
+        low, _, high = bucket.removeprefix("x≈").partition("–")
+        assert int(low) <= value <= int(high or low)
+
+
+@pytest.mark.parametrize(
+    ("text", "datatype", "value"),
+    [
+        ("34", None, 34.0),
+        ("-3.5e2", None, -350.0),
+        ("1970-01-02", None, 1.0),
+        ("1970-01-01T12:00:00Z", f"{XSD}dateTime", 0.5),
+        ("1e999", None, None),
+        ("nan", f"{XSD}double", None),
+        ("0x10", None, None),
+        ("12 a", None, None),
+        ("2020-13-01", None, None),
+        ("34", f"{XSD}string", None),
+    ],
+)
+def test_what_counts_as_a_number(text: str, datatype: str | None, value: float | None) -> None:
+    found = number_of(text, datatype)
+    assert (found[0] if found else None) == value
+
+
+def test_a_column_with_names_among_numbers_is_not_cut(tmp_path: Path) -> None:
+    rows = [f"p{i},room,{i}\np{i},age,{i}" for i in range(30)] + ["p1,room,attic"]
+    (tmp_path / "g.csv").write_text("\n".join(rows))
+    found = brought(tmp_path / "g.csv", "--literals", "bucket", "--buckets", 3, "--out", tmp_path / "out")
+    assert {t for _, r, t in found if r == "room"} == {*(str(i) for i in range(30)), "attic"}
+    assert len({t for _, r, t in found if r == "age"}) == 3
+
+
+def test_labels_and_prefixes_are_for_the_eye_only(tmp_path: Path) -> None:
+    brought(turtle(tmp_path), "--out", tmp_path / "out")
+    labels = {row["name"]: row["label"] for row in pq.read_table(tmp_path / "out" / "labels.parquet").to_pylist()}
+    assert labels == {f"{EX}marie": "Marie", f"{EX}pierre": "Pierre Curie", f"{EX}knows": "ex:knows"}
+    brought(tmp_path / "g.ttl", "--language", "pl", "--out", tmp_path / "polish")
+    labels = {row["name"]: row["label"] for row in pq.read_table(tmp_path / "polish" / "labels.parquet").to_pylist()}
+    assert labels[f"{EX}marie"] == "Maria"
+
+
+def test_blank_nodes_of_two_sources_are_never_the_same(tmp_path: Path) -> None:
+    for name, tail in (("one", "b"), ("two", "c")):
+        (tmp_path / f"{name}.nt").write_text(f"_:x <{EX}p> <{EX}{tail}> .\n")
+    (tmp_path / "three.nt.gz").write_bytes(gzip.compress((tmp_path / "one.nt").read_bytes()))
+    heads = {}
+    for name in ("one.nt", "two.nt", "three.nt.gz"):
+        ((heads[name], _, _),) = brought(tmp_path / name, "--out", tmp_path / f"out-{name}")
+    assert heads["one.nt"].startswith("_:")
+    assert heads["one.nt"] != heads["two.nt"]
+    assert heads["one.nt"] == heads["three.nt.gz"]
+    both = brought(tmp_path / "one.nt", tmp_path / "two.nt", "--out", tmp_path / "both")
+    assert {h for h, _, _ in both} == {heads["one.nt"], heads["two.nt"]}
+    (tmp_path / "more.nt").write_text(f"_:x <{EX}p> <{EX}b> .\n<{EX}a> <{EX}p> <{EX}b> .\n")
+    assert brought(tmp_path / "more.nt", "--blank", "drop", "--out", tmp_path / "none") == {
+        (f"{EX}a", f"{EX}p", f"{EX}b")
+    }
+
+
+def test_two_spellings_of_a_name_are_one_and_told(tmp_path: Path) -> None:
+    composed, apart = "é", unicodedata.normalize("NFD", "é")
+    (tmp_path / "g.tsv").write_text(f"{composed}\tr\tx\n{apart}\tr\ty\n", encoding="utf-8")
+    done = bring(tmp_path / "g.tsv", "--out", tmp_path / "out")
+    assert triples(tmp_path / "out") == {("é", "r", "x"), ("é", "r", "y")}
+    assert "Unicode normal form C: 1, such as 'e\\u0301'" in done.output
+
+
+BROKEN = {
+    "nt": (f"<{EX}a> <{EX}p> <{EX}b> .\n<{EX}a> oops .\n<{EX}c> <{EX}p> <{EX}b> .\n", 2),
+    "ttl": (f"@prefix e: <{EX}> .\ne:a e:p e:b .\ne:a e:p oops .\ne:c e:p e:b .\n", 3),
+    "tsv": (f"{EX}a\t{EX}p\t{EX}b\n{EX}a\t{EX}p\n{EX}c\t{EX}p\t{EX}b\n", 2),
+    "csv": (f"{EX}a,{EX}p,{EX}b\n{EX}a,{EX}p,\n{EX}c,{EX}p,{EX}b\n", 2),
+}
+
+
+@pytest.mark.parametrize("format", BROKEN)
+def test_a_broken_line_stops_with_its_number_or_is_counted(tmp_path: Path, format: str) -> None:
+    text, line = BROKEN[format]
+    (tmp_path / f"g.{format}").write_text(text)
+    assert f"g.{format}, line {line}: " in refused(tmp_path / f"g.{format}", "--out", tmp_path / "out")
+    done = bring(tmp_path / f"g.{format}", "--on-error", "skip", "--out", tmp_path / "out", "--json")
+    told = json.loads(done.output)
+    assert told["dropped"] == {"broken lines": 1}
+    assert f"line {line}" in told["examples"]["broken lines"]
+    assert triples(tmp_path / "out") == {(f"{EX}a", f"{EX}p", f"{EX}b"), (f"{EX}c", f"{EX}p", f"{EX}b")}
+
+
+def test_bytes_that_are_no_text_are_a_broken_line(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_bytes(b"a,r,b\n" * 500 + b"\xff,r,b\n" + "ä,r,b\n".encode() * 3)
+    assert "line 501: not valid UTF-8" in refused(tmp_path / "g.csv", "--out", tmp_path / "out")
+    assert len(brought(tmp_path / "g.csv", "--on-error", "skip", "--out", tmp_path / "out")) == 2
+
+
+def test_a_missing_value_in_parquet_names_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"head": ["a", "b"], "relation": ["r", None], "tail": ["c", "d"]}), tmp_path / "g.parquet")
+    assert "line 2: the relation is empty" in refused(tmp_path / "g.parquet", "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.jsonld", b'{"@context": "https://schema.org/", "name": "A"}', "nothing is fetched from elsewhere"),
+        ("g.rdf", b"<?xml version='1.0'?><rdf:RDF><oops>", "g.rdf: Unknown prefix rdf:; nothing can be read after"),
+        ("g.rdf", b"<?xml version='1.0'?>\n<a>\n<b>\n</a>", "nothing can be read after that"),
+        ("g.csv", b"a b c\nd e f\n", "no three columns by comma, semicolon, tab, bar: 'a b c'; say what separates"),
+        ("g.csv", b"id,who,rel,tail,score\n1,a,r,b,3\n", "5 columns (id, who, rel, tail, score); say which are"),
+        ("g.csv", b"a,r,b\na,r,c\nd;e;f\n", "line 3: 1 column(s) where 3 are needed"),
+        ("g.parquet", b"a,r,b\n", "is not a Parquet file"),
+        ("g.csv", b"PAR1\x00", "is not csv, but a Parquet file"),
+        ("g.nt.gz", b"no gzip at all", "line 1"),
+        ("g.nt", b"", "empty"),
+        ("g.nt", b"# nothing\n", "no triples are left"),
+        ("g.ttl", b"<http://a/b> <http://a/c> 'text' .", "no triples are left (dropped: 1 texts)"),
+        ("g.what", b"\x00\x01", "it is not clear what is in it; say so by --format"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_a_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert message in refused(tmp_path / name, "--out", tmp_path / "out")
+
+
+def test_columns_by_name_and_number(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("id;who;what;whom\n1;a;likes;b\n2;b;likes;c\n")
+    wanted = {("a", "likes", "b"), ("b", "likes", "c")}
+    assert brought(tmp_path / "g.csv", "--columns", "who,what,whom", "--out", tmp_path / "one") == wanted
+    assert brought(tmp_path / "g.csv", "--columns", "2,3,4", "--header", "--out", tmp_path / "two") == wanted
+    assert "no column 'x'" in refused(tmp_path / "g.csv", "--columns", "who,what,x", "--out", tmp_path / "out")
+    assert "there are 4 columns" in refused(tmp_path / "g.csv", "--columns", "1,2,5", "--out", tmp_path / "out")
+    assert "expected three" in refused(tmp_path / "g.csv", "--columns", "1,2", "--out", tmp_path / "out")
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "g.nt").write_bytes(as_text("nt", iris(TRIPLES)))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("x")
+    assert "exists already" in refused(tmp_path / "g.nt", "--out", tmp_path / "out")
+    assert "unknown" in refused(tmp_path / "g.nt", "--format", "turtel", "--out", tmp_path / "other")
+    assert "no such file" in refused(tmp_path / "none.nt", "--out", tmp_path / "other")
+
+
+def fede(**changes: Any) -> list[dict[str, Any]]:
+    part = {
+        "edge_index": np.array([[0, 1], [1, 2]]),
+        "edge_type": np.array([0, 0]),
+        "edge_index_ori": np.array([[7, 8], [8, 9]]),
+        "edge_type_ori": np.array([3, 3]),
+    } | changes
+    empty = {name: array[..., :0] for name, array in part.items()}
+    return [{"train": part, "valid": empty, "test": empty}, {"train": part, "valid": part, "test": empty}]
+
+
+def test_fedes_files_are_federations(tmp_path: Path) -> None:
+    (tmp_path / "g.pkl").write_bytes(pickle.dumps(fede(), 2))
+    (tmp_path / "entity2id.txt").write_text("2\nseven\t7\neight h\t8\n")
+    assert bring(tmp_path / "g.pkl", "--out", tmp_path / "out").exit_code == 0
+    graphs = Federation.read(tmp_path / "out").graphs
+    assert list(graphs) == ["client-0", "client-1"]
+    assert graphs["client-0"].named("train") == [("eight h", "r3", "e9"), ("seven", "r3", "eight h")]
+    assert len(graphs["client-1"].valid) == 2
+
+
+class Evil:
+    """What a pickle from a stranger may do."""
+
+    def __reduce__(self) -> Any:
+        return os.system, ("touch evil",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([{"train": Evil()}], r"it holds \w+\.system"),
+        ([{"train": {"edge_index_ori": np.array([Evil()], object)}}], r"it holds \w+\.system"),
+        ({"a": 1}, "expected a list with a dict per client"),
+        ([{"train": {}}], "client 0, train: edge_index_ori and edge_type_ori are not both arrays"),
+        (fede(edge_type_ori=np.array([1])), "do not fit"),
+        (fede(edge_type_ori=np.array([1.5, 2])), "not both arrays of whole numbers"),
+        (fede(edge_type_ori=np.array([-1, 2])), "an id is negative"),
+    ],
+)
+def test_a_pickle_may_hold_arrays_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "g.pkl").write_bytes(pickle.dumps(content))
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(cli, ["import", "g.pkl", "--out", "out"], standalone_mode=False, catch_exceptions=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.pkl"]
+
+
+def test_a_pickle_cannot_ask_for_memory_it_does_not_bring(tmp_path: Path) -> None:
+    big = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I1000000000000\ntS'b'\ntR."
+    (tmp_path / "g.pkl").write_bytes(big)
+    assert "something else than plain arrays" in refused(tmp_path / "g.pkl", "--out", tmp_path / "out")
