@@ -401,3 +401,32 @@ def test_a_pickle_cannot_ask_for_memory_it_does_not_bring(tmp_path: Path) -> Non
     big = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I1000000000000\ntS'b'\ntR."
     (tmp_path / "g.pkl").write_bytes(big)
     assert "something else than plain arrays" in refused(tmp_path / "g.pkl", "--out", tmp_path / "out")
+
+
+def test_labels_are_shown_and_understood_where_answers_are_given(tmp_path: Path) -> None:
+    people = "".join(
+        f'ex:p{i} ex:knows ex:p{(i + 1) % 12}, ex:p{(i + 2) % 12} ; rdfs:label "Person {i % 11}"@en .\n'
+        for i in range(12)
+    )
+    brought(turtle(tmp_path, "\n".join(TTL.split("\n")[:2]) + "\n" + people), "--out", tmp_path / "fed" / "one")
+    words = ["train", tmp_path / "fed", "--method", "single", "--rounds", 1, "--dim", 4, "--negatives", 2]
+    assert CliRunner().invoke(cli, [*map(str, words), "--out", str(tmp_path / "run")]).exit_code == 0
+    ask = [
+        "predict",
+        str(tmp_path / "run"),
+        "--client",
+        "one",
+        "--relation",
+        "ex:knows",
+        "--known",
+        "-k",
+        "20",
+        "--head",
+    ]
+    by_label, by_name = (CliRunner().invoke(cli, [*ask, name, "--json"]) for name in ("Person 5", f"{EX}p5"))
+    answers = json.loads(by_label.output)["predictions"]
+    assert answers == json.loads(by_name.output)["predictions"]
+    assert {answer["entity"]: answer["label"] for answer in answers}[f"{EX}p7"] == "Person 7"
+    assert "Person 7 (http://example.org/p7)" in CliRunner().invoke(cli, [*ask, "Person 5"]).output
+    assert "2 are called so" in str(CliRunner().invoke(cli, [*ask, "Person 0"]).exception)
+    assert "did you mean 'Person 5'" in str(CliRunner().invoke(cli, [*ask, "Person5"]).exception)

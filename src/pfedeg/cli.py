@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import warnings
+from dataclasses import asdict
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -229,7 +230,7 @@ def predict(
     opened = Run(run, default_kernels(threads))
     answers = opened.predict(client, relation, head=head, tail=tail, k=k, known=known)
     if as_json:
-        lines = [{"rank": a.rank, "entity": a.entity, "score": a.score, "known": a.known} for a in answers]
+        lines = [asdict(answer) for answer in answers]
         question = {"client": client, "head": head, "relation": relation, "tail": tail}
         click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
         return

@@ -4,7 +4,7 @@ import os
 import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -39,6 +39,9 @@ class KnowledgeGraph:
     train: Ids
     valid: Ids
     test: Ids
+    labels: Mapping[str, str] = field(
+        default_factory=dict, kw_only=True
+    )  # names for people's eyes, of those that have one
 
     @classmethod
     def from_names(
@@ -75,6 +78,10 @@ class KnowledgeGraph:
         owner, answers = np.divmod(np.unique(key * len(self.entities) + triples[:, answer]), len(self.entities))
         keys, first = np.unique(owner, return_index=True)
         return Known(keys, np.append(first, len(owner)).astype(np.int64), answers.astype(np.int32))
+
+    def shown(self, name: str) -> str:
+        """A name as people know it."""
+        return self.labels.get(name, name)
 
     @cached_property
     def entity_ids(self) -> Mapping[str, int]:
@@ -175,11 +182,20 @@ def read_folder(folder: Path, seed: int) -> KnowledgeGraph:
         for split in SPLITS:
             if part := part_of(folder, split):
                 raise InputError(f"{folder}: holds both {whole.name} and {part.name}; keep one of them")
-        return split_graph(read_part(whole), seed, origin=origin)
+        return replace(split_graph(read_part(whole), seed, origin=origin), labels=_labels(folder))
     if not train:
         raise InputError(f"{folder}: holds neither train.tsv nor triples.tsv")
     parts = {split: read_part(path) for split in SPLITS if (path := part_of(folder, split))}
-    return KnowledgeGraph.from_names(origin=origin, **parts)
+    return replace(KnowledgeGraph.from_names(origin=origin, **parts), labels=_labels(folder))
+
+
+def _labels(folder: Path) -> dict[str, str]:
+    """Names for people's eyes, if the folder has some."""
+    path = folder / "labels.parquet"
+    if not path.exists():
+        return {}
+    columns = parquet_columns(path, ("name", "label"))
+    return {normal(name): label for name, label in zip(columns["name"], columns["label"], strict=True)}
 
 
 def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> KnowledgeGraph:
@@ -215,8 +231,10 @@ def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> Knowledg
     return KnowledgeGraph(graph.entities, graph.relations, *parts)
 
 
-def parquet_columns(path: Path) -> dict[str, list[str]]:
-    """The columns head, relation, tail and, where present, client and split, as strings without nulls."""
+def parquet_columns(
+    path: Path, needed: Sequence[str] = ("head", "relation", "tail"), optional: Sequence[str] = ("client", "split")
+) -> dict[str, list[str]]:
+    """Some columns of a Parquet file, and others where present, as strings without nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -228,14 +246,12 @@ def parquet_columns(path: Path) -> dict[str, list[str]]:
         hint = "a federation is a folder with a subfolder per client, or a Parquet file"
         raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None
     columns = {}
-    for name in ("client", "split", "head", "relation", "tail"):
+    for name in (*optional, *needed):
         if name not in table.column_names:
-            if name in ("client", "split"):
+            if name in optional:
                 continue
-            found = ", ".join(table.column_names)
-            raise InputError(
-                f"{path}: no column {name!r} (found: {found}); needed: [client, split,] head, relation, tail"
-            )
+            found, known = ", ".join(table.column_names), f"[{', '.join(optional)},] {', '.join(needed)}"
+            raise InputError(f"{path}: no column {name!r} (found: {found}); needed: {known}")
         column = table.column(name)
         if column.null_count:
             row = pc.index(pc.is_null(column), True).as_py() + 1

@@ -1,10 +1,9 @@
 """Answers with names: from a trained client's tables, or from a whole run on disk."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ class Prediction:
     entity: str
     score: float
     known: Split | None
+    label: str | None = None  # the entity as people know it
 
 
 def predict(
@@ -47,14 +47,18 @@ def predict(
     if k < 1:
         raise InputError(f"k: {k} is out of range; it must be at least 1")
     side: Side = "tail" if head is not None else "head"
-    given = look_up("entity", (head if head is not None else tail) or "", graph.entity_ids)
-    kind = look_up("relation", relation, graph.relation_ids)
+    given = look_up("entity", (head if head is not None else tail) or "", graph)
+    kind = look_up("relation", relation, graph)
     compose = model.compose if side == "tail" else model.invert
     query = compose(tables.entity[given], tables.relation[kind])[None].astype(np.float32)
     scores = kernels.scores(model, tables, query)[0]
     facts = _facts(graph, side, given, kind)
     order = [e for e in np.argsort(-scores, kind="stable").tolist() if known or e not in facts][:k]
-    return [Prediction(rank, graph.entities[e], float(scores[e]), facts.get(e)) for rank, e in enumerate(order, 1)]
+    names = [graph.entities[e] for e in order]
+    return [
+        Prediction(rank, name, float(scores[e]), facts.get(e), graph.labels.get(name))
+        for rank, (e, name) in enumerate(zip(order, names, strict=True), 1)
+    ]
 
 
 def _facts(graph: KnowledgeGraph, side: Side, given: int, relation: int) -> dict[int, Split]:
@@ -68,12 +72,18 @@ def _facts(graph: KnowledgeGraph, side: Side, given: int, relation: int) -> dict
     return facts
 
 
-def look_up(kind: str, name: str, ids: Mapping[str, int]) -> int:
-    """The id of a name, or a hint at names like it."""
-    found = ids.get(normal(name))
-    if found is None:
-        raise InputError(f"unknown {kind} {name!r}{suggest(normal(name), ids)}")
-    return found
+def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
+    """The id of a name, or of the only one that people know as this, or a hint at names like it."""
+    ids, wanted = graph.entity_ids if kind == "entity" else graph.relation_ids, normal(name)
+    found = ids.get(wanted)
+    if found is not None:
+        return found
+    called = [each for each, label in graph.labels.items() if label == wanted and each in ids]
+    if len(called) > 1:
+        raise InputError(f"{kind} {name!r}: {len(called)} are called so; say which: {', '.join(called[:5])}")
+    if not called:
+        raise InputError(f"unknown {kind} {name!r}{suggest(wanted, [*ids, *graph.labels.values()])}")
+    return ids[called[0]]
 
 
 class Run:
@@ -138,8 +148,8 @@ class Run:
         """How many answers to a question stand in the client's own triples."""
         graph = self.graph(normal(client))
         side: Side = "tail" if head is not None else "head"
-        given = look_up("entity", (head if head is not None else tail) or "", graph.entity_ids)
-        return len(_facts(graph, side, given, look_up("relation", relation, graph.relation_ids)))
+        given = look_up("entity", (head if head is not None else tail) or "", graph)
+        return len(_facts(graph, side, given, look_up("relation", relation, graph)))
 
     def _graph(self, client: ClientId) -> KnowledgeGraph:
         if "federation" in self.provenance and not (self._folder.path / "clients").exists():

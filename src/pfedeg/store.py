@@ -180,6 +180,9 @@ class RunFolder:
         try:
             entities, relations = unpack_names("entity", arrays), unpack_names("relation", arrays)
             parts = [arrays[split] for split in SPLITS]
+            labels = {}
+            if "label_names" in arrays:
+                labels = dict(zip(unpack_names("labelled", arrays), unpack_names("label", arrays), strict=True))
         except (KeyError, ValueError) as error:
             raise InputError(f"{path}: damaged ({error})") from None
         limit = (len(entities), len(relations), len(entities))
@@ -188,7 +191,7 @@ class RunFolder:
                 raise InputError(f"{path}: damaged (triples are not (n, 3) int32)")
             if len(part) and (part.min() < 0 or (part.max(0) >= limit).any()):
                 raise InputError(f"{path}: damaged (a triple names an unknown id)")
-        return KnowledgeGraph(entities, relations, *parts)
+        return KnowledgeGraph(entities, relations, *parts, labels=labels)
 
 
 def provenance(fingerprint: str, source: str, seed: int) -> dict[str, Any]:
@@ -297,4 +300,9 @@ def _writing(path: Path) -> Iterator[Path]:
 
 def _graph_arrays(graph: KnowledgeGraph) -> Arrays:
     arrays: Arrays = {split: graph.triples(split) for split in SPLITS}
-    return arrays | pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
+    arrays |= pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
+    if graph.labels:  # of those that are in the graph
+        named = [name for name in dict.fromkeys((*graph.entities, *graph.relations)) if name in graph.labels]
+        arrays |= pack_names("labelled", tuple(named))
+        arrays |= pack_names("label", tuple(graph.labels[name] for name in named))
+    return arrays

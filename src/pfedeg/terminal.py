@@ -135,7 +135,8 @@ def predictions_table(predictions: Sequence[Any]) -> Table:
         table.add_column("known")
     for prediction in predictions:
         known = [prediction.known or ""] if mark else []
-        table.add_row(str(prediction.rank), Text(printable(prediction.entity)), f"{prediction.score:.3f}", *known)
+        name = f"{prediction.label} ({prediction.entity})" if prediction.label else prediction.entity
+        table.add_row(str(prediction.rank), Text(printable(name)), f"{prediction.score:.3f}", *known)
     return table
 
 

@@ -1,15 +1,1 @@
 """Graphs of users' own, in whatever form they come, made into a client that trains."""
-
-from pfedeg.importing import delimited, rdf
-from pfedeg.importing.gather import Gathered
-from pfedeg.importing.sources import RDF, Source
-
-
-def read(source: Source, into: Gathered) -> None:
-    """All statements of a source."""
-    if source.format in RDF:
-        rdf.read(source, into)
-    elif source.format == "parquet":
-        delimited.read_parquet(source, into)
-    else:
-        delimited.read_text(source, into)

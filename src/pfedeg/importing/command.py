@@ -52,8 +52,8 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     """
     from pfedeg.config import suggest
     from pfedeg.federation import check_free
-    from pfedeg.importing import read
     from pfedeg.importing.gather import Choices, Gathered
+    from pfedeg.importing.reading import read
     from pfedeg.importing.sources import FORMATS, Source, find
     from pfedeg.importing.write import summary, write
     from pfedeg.terminal import duration
