@@ -213,7 +213,7 @@ BAD = [
     ("predict run --client ash --head e00 --relation naer", "unknown relation 'naer'; did you mean 'near'?"),
     ("predict run --client ash --head E01 --relation near", "unknown entity 'E01'; did you mean 'e01'?"),
     ("predict run --client ash --head '' --relation near", "unknown entity ''"),
-    ("predict run --client ash --relation near", "give either a head or a tail"),
+    ("predict run --client ash --relation near", "are many for a terminal; name a file, or add --json"),
     ("predict run --client ash --head e00 --tail e01 --relation near", "give either a head or a tail"),
     ("predict run --client ash --head e00 --relation near -k 0", "k: 0 is out of range; it must be at least 1"),
     ("predict run --head e00 --relation near", "Missing option '--client'"),

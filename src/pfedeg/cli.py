@@ -5,15 +5,15 @@ import os
 import shlex
 import sys
 import warnings
-from dataclasses import asdict
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pfedeg.answers import predict, similar
 from pfedeg.deploy.commands import client, secret, server
-from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
+from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.importing.command import import_
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 from pfedeg.research import experiment, report, tune
@@ -197,54 +197,6 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
 
 @cli.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="whose tables answer")
-@click.option("--head", metavar="NAME", help="ask for tails: (HEAD, RELATION, ?)")
-@click.option("--relation", required=True, metavar="NAME")
-@click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
-@click.option("-k", default=10, metavar="N", help="how many answers  [10]")
-@click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
-@threads_option
-@json_option
-def predict(
-    run: Path,
-    client: str,
-    head: str | None,
-    relation: str,
-    tail: str | None,
-    k: int,
-    known: bool,
-    threads: int | None,
-    as_json: bool,
-) -> None:
-    """Answer a question from a finished RUN, with names; triples that the client knows are left out.
-
-    \b
-    Examples:
-      pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3 --known
-      pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
-    """
-    from pfedeg.kernels import default_kernels
-    from pfedeg.prediction import Run
-    from pfedeg.terminal import predictions_table
-
-    opened = Run(run, default_kernels(threads))
-    answers = opened.predict(client, relation, head=head, tail=tail, k=k, known=known)
-    if as_json:
-        lines = [asdict(answer) for answer in answers]
-        question = {"client": client, "head": head, "relation": relation, "tail": tail}
-        click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
-        return
-    asked = ", ".join("?" if part is None else printable(part) for part in (head, relation, tail))
-    out = console()
-    out.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
-    out.print(predictions_table(answers))
-    left_out = 0 if known else opened.known(client, relation, head=head, tail=tail)
-    if left_out:
-        say(f"{count(left_out, 'known answer')} left out; see --known")
-
-
-@cli.command(context_settings=CONTEXT)
-@click.argument("run", type=click.Path(path_type=Path))
 @json_option
 def show(run: Path, as_json: bool) -> None:
     """Summarise a RUN, finished or not: settings, metrics, the validation curve, who learned from whom.
@@ -299,6 +251,8 @@ def show(run: Path, as_json: bool) -> None:
         out.print(affinity_table(affinities[-1]))
 
 
+cli.add_command(predict)
+cli.add_command(similar)
 cli.add_command(import_)
 cli.add_command(experiment)
 cli.add_command(tune)

@@ -1,7 +1,9 @@
 """Answers with names: from a trained client's tables, or from a whole run on disk."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +15,11 @@ from pfedeg.errors import InputError
 from pfedeg.evaluation import Evaluator, Metrics
 from pfedeg.graph import SPLITS, KnowledgeGraph, Side, Split, normal
 from pfedeg.kernels import Kernels, Tables, default_kernels
-from pfedeg.models import Model
+from pfedeg.models import Mat, Model
 from pfedeg.shared import ClientId
 from pfedeg.store import RunFolder
+
+MOST_SCORES = 1 << 24  # at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,56 @@ class Prediction:
     label: str | None = None  # the entity as people know it
 
 
+class Answerer:
+    """Answers questions of one side, (h, r, ?) or (?, r, t), from a client's tables and graph."""
+
+    def __init__(self, kernels: Kernels, model: Model, tables: Tables, graph: KnowledgeGraph, side: Side) -> None:
+        """What stands in the graph is looked up once."""
+        self._kernels, self._model, self._tables, self._graph, self._side = kernels, model, tables, graph, side
+        self._known = {split: graph.known(side, [split]) for split in SPLITS}
+
+    def answers(
+        self, questions: Sequence[tuple[int, int]], k: int, *, known: bool = False, least: float = -inf
+    ) -> Iterator[list[Prediction]]:
+        """The k best answers to each question (given entity, relation); those in the graph only if `known`.
+
+        Scores are computed for so many questions at a time that they stay within some 64 MB.
+        """
+        if k < 1:
+            raise InputError(f"k: {k} is out of range; it must be at least 1")
+        step = max(1, MOST_SCORES // len(self._graph.entities))
+        compose = self._model.compose if self._side == "tail" else self._model.invert
+        for first in range(0, len(questions), step):
+            given, relation = np.array(questions[first : first + step], np.int64).T
+            queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
+            scores = self._kernels.scores(self._model, self._tables, np.ascontiguousarray(queries))
+            for question, row in zip(questions[first : first + step], scores, strict=True):
+                yield self._best(row, self.facts(question), k, known, least)
+
+    def facts(self, question: tuple[int, int]) -> dict[int, Split]:
+        """The answers that stand in the graph, and in which split."""
+        key, facts = question[0] * len(self._graph.relations) + question[1], dict[int, Split]()
+        for split, (keys, start, answers) in self._known.items():
+            at = int(np.searchsorted(keys, key))
+            if at < len(keys) and keys[at] == key:
+                found = answers[start[at] : start[at + 1]].tolist()
+                facts |= dict.fromkeys((e for e in found if e not in facts), split)
+        return facts
+
+    def _best(self, scores: Mat, facts: dict[int, Split], k: int, known: bool, least: float) -> list[Prediction]:
+        scores = scores.copy()
+        if not known:
+            scores[list(facts)] = -inf
+        floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
+        able = np.flatnonzero((scores >= max(floor, least)) & (scores > -inf))
+        order = able[np.argsort(-scores[able], kind="stable")][:k].tolist()  # equal ones by name
+        graph = self._graph
+        return [
+            Prediction(rank, (name := graph.entities[e]), float(scores[e]), facts.get(e), graph.labels.get(name))
+            for rank, e in enumerate(order, 1)
+        ]
+
+
 def predict(
     kernels: Kernels,
     model: Model,
@@ -40,36 +94,19 @@ def predict(
     tail: str | None = None,
     k: int = 10,
     known: bool = False,
+    least: float = -inf,
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
+    side, question = ask(graph, relation, head, tail)
+    return next(Answerer(kernels, model, tables, graph, side).answers([question], k, known=known, least=least))
+
+
+def ask(graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None) -> tuple[Side, tuple[int, int]]:
+    """A question by names as the side that is asked for and ids."""
     if (head is None) == (tail is None):
         raise InputError("give either a head or a tail")
-    if k < 1:
-        raise InputError(f"k: {k} is out of range; it must be at least 1")
-    side: Side = "tail" if head is not None else "head"
     given = look_up("entity", (head if head is not None else tail) or "", graph)
-    kind = look_up("relation", relation, graph)
-    compose = model.compose if side == "tail" else model.invert
-    query = compose(tables.entity[given], tables.relation[kind])[None].astype(np.float32)
-    scores = kernels.scores(model, tables, query)[0]
-    facts = _facts(graph, side, given, kind)
-    order = [e for e in np.argsort(-scores, kind="stable").tolist() if known or e not in facts][:k]
-    names = [graph.entities[e] for e in order]
-    return [
-        Prediction(rank, name, float(scores[e]), facts.get(e), graph.labels.get(name))
-        for rank, (e, name) in enumerate(zip(order, names, strict=True), 1)
-    ]
-
-
-def _facts(graph: KnowledgeGraph, side: Side, given: int, relation: int) -> dict[int, Split]:
-    """The answers that stand in the graph, and in which split."""
-    column, answer = (0, 2) if side == "tail" else (2, 0)
-    facts: dict[int, Split] = {}
-    for split in SPLITS:
-        triples = graph.triples(split)
-        found = triples[(triples[:, column] == given) & (triples[:, 1] == relation), answer]
-        facts |= dict.fromkeys((e for e in found.tolist() if e not in facts), split)
-    return facts
+    return "tail" if head is not None else "head", (given, look_up("relation", relation, graph))
 
 
 def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
@@ -137,9 +174,7 @@ class Run:
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
-        if normal(client) not in self.clients:
-            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
-        client = normal(client)
+        client = self.client(client)
         return predict(
             self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
         )
@@ -147,9 +182,35 @@ class Run:
     def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """How many answers to a question stand in the client's own triples."""
         graph = self.graph(normal(client))
-        side: Side = "tail" if head is not None else "head"
-        given = look_up("entity", (head if head is not None else tail) or "", graph)
-        return len(_facts(graph, side, given, look_up("relation", relation, graph)))
+        side, (given, kind) = ask(graph, relation, head, tail)
+        keys, start, _ = graph.known(side)
+        at = int(np.searchsorted(keys, key := given * len(graph.relations) + kind))
+        return int(start[at + 1] - start[at]) if at < len(keys) and keys[at] == key else 0
+
+    def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
+        """For many questions to one client."""
+        client = self.client(client)
+        return Answerer(self._kernels, self._model, self.tables(client), self.graph(client), side)
+
+    def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
+        """The entities whose embeddings point most nearly the same way (cosine), best first."""
+        client = self.client(client)
+        graph, table = self.graph(client), self.tables(client).entity
+        given = look_up("entity", entity, graph)
+        length = np.linalg.norm(table, axis=1)
+        cosine = table @ table[given] / np.maximum(length * length[given], 1e-30)
+        order = [e for e in np.argsort(-cosine, kind="stable").tolist() if e != given][:k]
+        names = [graph.entities[e] for e in order]
+        return [
+            Prediction(rank, name, float(cosine[e]), None, graph.labels.get(name))
+            for rank, (e, name) in enumerate(zip(order, names, strict=True), 1)
+        ]
+
+    def client(self, client: ClientId) -> ClientId:
+        """A client's name as it is spelled here."""
+        if normal(client) not in self.clients:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
+        return normal(client)
 
     def _graph(self, client: ClientId) -> KnowledgeGraph:
         if "federation" in self.provenance and not (self._folder.path / "clients").exists():

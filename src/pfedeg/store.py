@@ -100,7 +100,7 @@ class RunFolder:
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """A line for a round."""
-        with _writing(self.path / "history.jsonl"), open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
+        with writing(self.path / "history.jsonl"), open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def history(self, until: int | None = None) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """A file, atomically."""
-    with _writing(path) as temporary:
+    with writing(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -283,7 +283,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Path]:
+def writing(path: Path) -> Iterator[Path]:
     """A temporary path that takes the place of `path` when all went well; what goes wrong becomes one line."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
