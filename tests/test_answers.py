@@ -14,20 +14,23 @@ from pfedeg import prediction
 from pfedeg.cli import cli
 from pfedeg.config import Config
 from pfedeg.errors import InputError
+from pfedeg.explanation import Explainer
 from pfedeg.federation import Federation
 from pfedeg.graph import SPLITS, Side
 from pfedeg.prediction import Run
+from pfedeg.shared import Rows
+from pfedeg.strategies.affinity import mean, mix
 from pfedeg.training import Training
 
 CLIENT = "Čedar [x]"
+SMALL: dict[str, Any] = {"model": "transe", "rounds": 3, "dim": 8, "negatives": 4, "eval_every": 1, "batch": 8}
 
 
 @pytest.fixture(scope="module", params=["transe", "complex"])
 def run(request: pytest.FixtureRequest, synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run."""
     out: Path = tmp_path_factory.mktemp("run") / request.param
-    config = Config(method="fede", model=request.param, rounds=3, dim=8, negatives=4, eval_every=1, batch=8)
-    Training(synthetic, config, out=out).run()
+    Training(synthetic, Config(method="fede", **(SMALL | {"model": request.param})), out=out).run()
     return out
 
 
@@ -169,3 +172,64 @@ def test_similar_entities_are_those_that_point_the_same_way(run: Path) -> None:
     assert [each["entity"] for each in done["similar"]] == [graph.entities[e] for e in order]
     assert [each["cosine"] for each in done["similar"]] == pytest.approx([cosine[e] for e in order], rel=1e-5)
     assert "unknown client" in str(call("similar", run, "--client", "x", "--entity", "e14").exception)
+
+
+@pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus", "fede", "single"])
+def test_who_taught_an_entity_are_the_shares_of_what_was_sent(
+    synthetic: Federation, tmp_path: Path, method: str
+) -> None:
+    training = Training(synthetic, Config(method=method, p=0.7, **SMALL), out=tmp_path / "run").run()
+    explainer, shared = Explainer(Run(tmp_path / "run"), CLIENT), synthetic.shared()
+    if method == "single":
+        assert explainer.taught("e14") == {}
+        return
+    place = {name: at for at, name in enumerate(shared.clients)}
+    latest = {  # every client sends rows that tell who sent them
+        name: Rows(shared.travelling[name], np.tile(np.eye(3, dtype=np.float32)[at], (len(shared.travelling[name]), 1)))
+        for name, at in place.items()
+    }
+    if method == "fede":
+        sent = mean(shared, latest, [CLIENT])[CLIENT]
+    else:
+        named = training.affinity() or {}
+        weights = np.array([[named[i][j] for j in shared.clients] for i in shared.clients])
+        sent = mix(shared, latest, weights, 0.7, [CLIENT])[CLIENT]
+    aligned = dict(zip(synthetic.graphs[CLIENT].entities, shared.ids[CLIENT].tolist(), strict=True))
+    seen = set()
+    for name in synthetic.graphs[CLIENT].entities:
+        row = sent.values[sent.ids == aligned[name]]
+        taught = explainer.taught(name)
+        seen.add(len(taught))
+        wanted = [float(row[0, place[other]]) for other in taught] if len(row) else []
+        assert list(taught.values()) == pytest.approx(wanted, rel=1e-5)
+    assert {1, 2} <= seen
+
+
+def test_neighbours_are_the_known_triples_most_like_an_answer(run: Path) -> None:
+    opened = Run(run)
+    graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
+    unit = dict(zip(graph.entities, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
+    head, relation, tail = graph.named("train")[0]
+    told = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
+    others = [triple for triple in graph.named("train") if triple[1] == relation and triple != (head, relation, tail)]
+    likeness = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
+    wanted = sorted(others, key=lambda each: -likeness[each])[:2]
+    assert [each[:3] for each in told] == wanted
+    assert [each.likeness for each in told] == pytest.approx([likeness[each] for each in wanted], rel=1e-5)
+
+
+def test_explanations_stand_beside_the_answers(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    head, relation, _ = graph.named("train")[0]
+    words = ("predict", run, "--client", CLIENT, "--explain", "--relation", relation, "-k", 2)
+    alone = json.loads(call(*words, "--head", head, "--json").output)["predictions"]
+    assert f", {relation}, " in alone[0]["because"]
+    assert "ash" in alone[0]["taught_by"]
+    assert "because (" in call(*words, "--head", head).output
+    for name in ("a.csv", "a.parquet", "a.jsonl"):
+        assert call(*words, "--out", tmp_path / name).exit_code == 0
+    with open(tmp_path / "a.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["head"] == head]
+    assert [row["because"] for row in rows] == [each["because"] for each in alone]
+    table = [row for row in pq.read_table(tmp_path / "a.parquet").to_pylist() if row["head"] == head]
+    assert [row["taught_by"] for row in table] == [each["taught_by"] for each in alone]

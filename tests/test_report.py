@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.conftest import ring
+from conftest import ring
 
 from pfedeg.cli import cli
 from pfedeg.config import Config

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pfedeg.prediction import Prediction, Run
 
 COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "known", "label")
+REASONS = ("because", "taught_by")
 LINE_SECONDS = 5.0
 Row = dict[str, Any]
 
@@ -36,6 +37,7 @@ Row = dict[str, Any]
 @click.option("-k", "--top", "k", default=10, metavar="N", help="how many answers to a question  [10]")
 @click.option("--min-score", type=float, default=-inf, metavar="X", help="leave out answers with a lower score")
 @click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
+@click.option("--explain", is_flag=True, help="say why: the known triples most like an answer, and who taught it")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
 @threads_option
 @json_option
@@ -50,6 +52,7 @@ def predict(
     k: int,
     min_score: float,
     known: bool,
+    explain: bool,
     out: Path | None,
     threads: int | None,
     as_json: bool,
@@ -74,22 +77,32 @@ def predict(
     if heads and (questions is not None or not many):
         raise InputError("--heads: is for --relation alone")
     opened = Run(run, default_kernels(threads))
+    give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.client(client))
     if many:
-        graph = opened.graph(opened.client(client))
         asked = _of_file(questions, graph) if questions else _of_relation(relation or "", heads, graph)
-        _answer_many(opened, client, asked, k, known, min_score, out, as_json)
+        if out is None and not as_json:
+            much = f"{count(len(asked), 'question')} are many for a terminal"
+            raise InputError(f"--out: {much}; name a file, or add --json")
+        _answer_many(opened, client, asked, k, known, min_score, out, give)
         return
     answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
+    rows = [_row(_given(opened, client, head, relation or "", tail), answer, give) for answer in answers]
     if out is not None:
-        with _writer(out) as write:
-            write([_row(_names(head, relation or "", tail), answer) for answer in answers])
+        with _writer(out, explain) as write:
+            write(rows)
         click.echo(f"wrote {count(len(answers), 'answer')} to {out}")
     elif as_json:
         question = {"client": client, "head": head, "relation": relation, "tail": tail}
-        lines = [asdict(answer) for answer in answers]
+        reasons = [{name: row[name] for name in REASONS if name in row} for row in rows]
+        lines = [asdict(answer) | reason for answer, reason in zip(answers, reasons, strict=True)]
         click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
     else:
         _show(opened, client, head, relation or "", tail, answers, known)
+        for row in rows if explain else ():
+            why = row["because"] or "nothing like it is known"
+            click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: because {why}"))
+            if row["taught_by"]:
+                click.echo(printable(f"    from others: {row['taught_by']}"))
 
 
 def _show(
@@ -104,6 +117,29 @@ def _show(
     left_out = 0 if known else run.known(client, relation, head=head, tail=tail)
     if left_out:
         say(f"{count(left_out, 'known answer')} left out; see --known")
+
+
+Give = Callable[[str, str, str], dict[str, str]]
+
+
+def _reasons(run: "Run", client: str) -> Give:
+    """Explanations as texts: known triples with their likeness, and shares of other clients for either entity."""
+    from pfedeg.explanation import Explainer
+
+    explainer, graph = Explainer(run, client), run.graph(run.client(client))
+
+    def give(head: str, relation: str, tail: str) -> dict[str, str]:
+        told = explainer.explain(head, relation, tail)
+        near = [(tuple(graph.shown(name) for name in each[:3]), each.likeness) for each in told.neighbours]
+        because = "; ".join(f"({', '.join(names)}) {likeness:.2f}" for names, likeness in near)
+        shares = {
+            graph.shown(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
+            for name, found in told.taught.items()
+        }
+        taught = "; ".join(f"{name}: {text}" for name, text in shares.items() if text)
+        return dict(zip(REASONS, (because, taught), strict=True))
+
+    return give
 
 
 Asked = tuple["Side", tuple[int, int]]  # which side is asked for; the given entity and the relation
@@ -174,19 +210,17 @@ def _answer_many(
     known: bool,
     least: float,
     out: Path | None,
-    as_json: bool,
+    give: Give | None,
 ) -> None:
     """Answer, question by question, and write as we go."""
     from pfedeg.terminal import duration
 
-    if out is None and not as_json:
-        raise InputError(f"--out: {count(len(asked), 'question')} are many for a terminal; name a file, or add --json")
     graph, began, said, written = run.graph(run.client(client)), time.monotonic(), time.monotonic(), 0
-    with _writer(out) if out else _printer() as write:
+    with _writer(out, give is not None) if out else _printer() as write:
         for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
             entity, relation = graph.entities[question[0]], graph.relations[question[1]]
             given = _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
-            write([_row(given, answer) for answer in answers])
+            write([_row(given, answer, give) for answer in answers])
             written += len(answers)
             if (now := time.monotonic()) - said > LINE_SECONDS:
                 said, ahead = now, (now - began) / place * (len(asked) - place)
@@ -212,9 +246,20 @@ def _names(head: str | None, relation: str, tail: str | None) -> Row:
     return {"head": head, "relation": relation, "tail": tail, "asked": "tail" if tail is None else "head"}
 
 
-def _row(given: Row, answer: "Prediction") -> Row:
+def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> Row:
+    """The names of a question as they stand in the graph."""
+    from pfedeg.prediction import ask
+
+    graph = run.graph(run.client(client))
+    side, (given, kind) = ask(graph, relation, head, tail)
+    entity, relation = graph.entities[given], graph.relations[kind]
+    return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
+
+
+def _row(given: Row, answer: "Prediction", give: Give | None) -> Row:
     found = {"rank": answer.rank, "score": answer.score, "known": answer.known, "label": answer.label}
-    return {**given, given["asked"]: answer.entity, **found}
+    row = {**given, given["asked"]: answer.entity, **found}
+    return row | give(row["head"], row["relation"], row["tail"]) if give else row
 
 
 Write = Callable[[Sequence[Row]], None]
@@ -227,7 +272,7 @@ def _printer() -> Iterator[Write]:
 
 
 @contextmanager
-def _writer(out: Path) -> Iterator[Write]:
+def _writer(out: Path, explained: bool) -> Iterator[Write]:
     """Rows to a file, which appears when all are there."""
     from pfedeg.store import writing
 
@@ -235,26 +280,27 @@ def _writer(out: Path) -> Iterator[Write]:
         raise InputError(f"--out {out}: expected a name that ends with .parquet, .csv or .jsonl")
     if not out.parent.is_dir():
         raise InputError(f"--out {out}: the folder {out.parent} is not there")
+    columns = (*COLUMNS, *REASONS) if explained else COLUMNS
     with writing(out) as path:
         if out.suffix == ".parquet":
-            yield from _parquet(path)
+            yield from _parquet(path, columns)
         else:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 if out.suffix == ".csv":
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                    writer = csv.DictWriter(file, columns, lineterminator="\n")
                     writer.writeheader()
                     yield writer.writerows
                 else:
                     yield lambda rows: file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _parquet(path: Path) -> Iterator[Write]:
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
     """Rows to a Parquet file, some ten thousand at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = [(name, pa.string()) for name in COLUMNS if name not in ("rank", "score")]
-    schema = pa.schema([*texts[:4], ("rank", pa.int32()), ("score", pa.float32()), *texts[4:]])
+    kinds = {"rank": pa.int32(), "score": pa.float32()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     held: list[Row] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
 

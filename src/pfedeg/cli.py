@@ -211,8 +211,6 @@ def show(run: Path, as_json: bool) -> None:
     opened = Run(run)
     result, history = opened.result, opened.history
     evaluated = [line for line in history if "valid" in line]
-    until = result["best_round"] if result else len(history)
-    affinities = [line["affinity"] for line in evaluated if "affinity" in line and line["round"] <= until]
     if as_json:
         content = {
             "config": opened.config.as_dict(),
@@ -247,8 +245,8 @@ def show(run: Path, as_json: bool) -> None:
     if drawn:
         out.print("valid MRR by round", style="bold")
         out.print(drawn, highlight=False)
-    if affinities:
-        out.print(affinity_table(affinities[-1]))
+    if affinity := opened.affinity():
+        out.print(affinity_table(affinity))
 
 
 cli.add_command(predict)

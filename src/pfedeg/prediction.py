@@ -156,6 +156,12 @@ class Run:
         """The content of result.json; None while the run is not finished."""
         return self._folder.read("result.json") if self._folder.finished() else None
 
+    def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
+        """Who learned how much from whom at the round whose tables are kept."""
+        until = self.result["best_round"] if self.result else len(self.history)
+        kept = [line["affinity"] for line in self.history if line.get("affinity") and line["round"] <= until]
+        return kept[-1] if kept else None
+
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
         """Metrics of every client; with side None over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
