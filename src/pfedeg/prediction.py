@@ -109,6 +109,16 @@ class Run:
         """The content of result.json; None while the run is not finished."""
         return self._folder.read("result.json") if self._folder.finished() else None
 
+    def must_be_finished(self) -> None:
+        """Refuse a run that has no result yet."""
+        self._folder.read("result.json")
+
+    def named(self, client: str) -> ClientId:
+        """The client of a name, or a hint at names like it."""
+        if normal(client) not in self.clients:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
+        return normal(client)
+
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
         """Metrics of every client; with side None over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
@@ -127,9 +137,7 @@ class Run:
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
-        if normal(client) not in self.clients:
-            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
-        client = normal(client)
+        client = self.named(client)
         return predict(
             self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
         )
