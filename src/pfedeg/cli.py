@@ -13,6 +13,7 @@ import click
 
 from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError, printable
+from pfedeg.export import export
 from pfedeg.importing.command import import_
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 from pfedeg.research import experiment, report, tune
@@ -302,6 +303,7 @@ cli.add_command(import_)
 cli.add_command(experiment)
 cli.add_command(tune)
 cli.add_command(report)
+cli.add_command(export)
 cli.add_command(secret)
 cli.add_command(server)
 cli.add_command(client)
