@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo federation-demo test test-federation check docs golden bench curves clean
+.PHONY: demo federation-demo test test-federation test-pykeen check docs golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -17,6 +17,9 @@ test: .venv/dev
 
 test-federation: .venv/dev
 	$(BIN)/pytest -m federation
+
+test-pykeen: .venv/dev .venv/pykeen
+	$(BIN)/pytest tests/test_pykeen.py
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -51,6 +54,10 @@ curves: .venv/plot
 
 .venv/bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+.venv/pykeen: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[pykeen]'
 	touch $@
 
 .venv/plot: .venv/installed

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import ring
 
+from conftest import ring
 from pfedeg.cli import cli
 from pfedeg.config import Config
 from pfedeg.errors import InputError

@@ -77,7 +77,7 @@ def predict(
     if heads and (questions is not None or not many):
         raise InputError("--heads: is for --relation alone")
     opened = Run(run, default_kernels(threads))
-    give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.client(client))
+    give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
     if many:
         asked = _of_file(questions, graph) if questions else _of_relation(relation or "", heads, graph)
         if out is None and not as_json:
@@ -126,7 +126,7 @@ def _reasons(run: "Run", client: str) -> Give:
     """Explanations as texts: known triples with their likeness, and shares of other clients for either entity."""
     from pfedeg.explanation import Explainer
 
-    explainer, graph = Explainer(run, client), run.graph(run.client(client))
+    explainer, graph = Explainer(run, client), run.graph(run.named(client))
 
     def give(head: str, relation: str, tail: str) -> dict[str, str]:
         told = explainer.explain(head, relation, tail)
@@ -215,7 +215,7 @@ def _answer_many(
     """Answer, question by question, and write as we go."""
     from pfedeg.terminal import duration
 
-    graph, began, said, written = run.graph(run.client(client)), time.monotonic(), time.monotonic(), 0
+    graph, began, said, written = run.graph(run.named(client)), time.monotonic(), time.monotonic(), 0
     with _writer(out, give is not None) if out else _printer() as write:
         for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
             entity, relation = graph.entities[question[0]], graph.relations[question[1]]
@@ -250,7 +250,7 @@ def _given(run: "Run", client: str, head: str | None, relation: str, tail: str |
     """The names of a question as they stand in the graph."""
     from pfedeg.prediction import ask
 
-    graph = run.graph(run.client(client))
+    graph = run.graph(run.named(client))
     side, (given, kind) = ask(graph, relation, head, tail)
     entity, relation = graph.entities[given], graph.relations[kind]
     return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)

@@ -14,6 +14,7 @@ import click
 from pfedeg.answers import predict, similar
 from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
+from pfedeg.export import export
 from pfedeg.importing.command import import_
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 from pfedeg.research import experiment, report, tune
@@ -255,6 +256,7 @@ cli.add_command(import_)
 cli.add_command(experiment)
 cli.add_command(tune)
 cli.add_command(report)
+cli.add_command(export)
 cli.add_command(secret)
 cli.add_command(server)
 cli.add_command(client)

@@ -36,7 +36,7 @@ class Explainer:
 
     def __init__(self, run: Run, client: ClientId) -> None:
         """Looks at tables and graphs; nothing is trained."""
-        self._run, self._client = run, run.client(client)
+        self._run, self._client = run, run.named(client)
         self._graph = run.graph(self._client)
         table = run.tables(self._client).entity
         self._directions: Mat = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)

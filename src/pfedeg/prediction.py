@@ -162,6 +162,16 @@ class Run:
         kept = [line["affinity"] for line in self.history if line.get("affinity") and line["round"] <= until]
         return kept[-1] if kept else None
 
+    def must_be_finished(self) -> None:
+        """Refuse a run that has no result yet."""
+        self._folder.read("result.json")
+
+    def named(self, client: str) -> ClientId:
+        """The client of a name, or a hint at names like it."""
+        if normal(client) not in self.clients:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
+        return normal(client)
+
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
         """Metrics of every client; with side None over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
@@ -180,7 +190,7 @@ class Run:
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
-        client = self.client(client)
+        client = self.named(client)
         return predict(
             self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
         )
@@ -195,12 +205,12 @@ class Run:
 
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """For many questions to one client."""
-        client = self.client(client)
+        client = self.named(client)
         return Answerer(self._kernels, self._model, self.tables(client), self.graph(client), side)
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
         """The entities whose embeddings point most nearly the same way (cosine), best first."""
-        client = self.client(client)
+        client = self.named(client)
         graph, table = self.graph(client), self.tables(client).entity
         given = look_up("entity", entity, graph)
         length = np.linalg.norm(table, axis=1)
@@ -211,12 +221,6 @@ class Run:
             Prediction(rank, name, float(cosine[e]), None, graph.labels.get(name))
             for rank, (e, name) in enumerate(zip(order, names, strict=True), 1)
         ]
-
-    def client(self, client: ClientId) -> ClientId:
-        """A client's name as it is spelled here."""
-        if normal(client) not in self.clients:
-            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
-        return normal(client)
 
     def _graph(self, client: ClientId) -> KnowledgeGraph:
         if "federation" in self.provenance and not (self._folder.path / "clients").exists():

@@ -148,9 +148,7 @@ class RunFolder:
     ) -> None:
         """Write the tables, then the result, whose presence says that the run is complete."""
         for client, table in tables.items():
-            graph = graphs[client]
-            arrays = {"entity": table.entity, "relation": table.relation}
-            arrays |= pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
+            arrays = pack_tables(table, graphs[client])
             write_arrays(self._home(client) / "tables.safetensors", arrays, {"client": client})
         write_json(self.path / "result.json", result)
         if not keep_checkpoint:
@@ -232,6 +230,12 @@ def _git_revision() -> str | None:
         return None
 
 
+def pack_tables(tables: Tables, graph: KnowledgeGraph) -> Arrays:
+    """Tables with the names of their rows."""
+    arrays: Arrays = {"entity": tables.entity, "relation": tables.relation}
+    return arrays | pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
+
+
 def pack_names(kind: str, names: tuple[str, ...]) -> Arrays:
     """Names as one UTF-8 blob and the places where they end: any Unicode, any number."""
     raw = [name.encode() for name in names]
@@ -253,7 +257,7 @@ def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Non
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
     """Arrays and metadata of a safetensors file."""
     if not path.exists():
-        raise InputError(f"{path}: missing; is the run finished?")
+        raise InputError(f"{path}: missing; is the run finished? was it copied whole?")
     try:
         with safe_open(path, "numpy") as file:
             names = file.keys()  # an open file is no dict and cannot be iterated over
