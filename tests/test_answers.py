@@ -61,7 +61,7 @@ def test_answers_are_the_best_of_all_entities(
     opened = Run(run)
     graph = opened.graph(CLIENT)
     questions = [(e, r) for e in range(5) for r in range(len(graph.relations))]
-    answers = opened.answerer(CLIENT, side).answers(questions, 4, known=known)
+    answers = opened.answerer(CLIENT, side).answers(questions, 4, hidden=() if known else SPLITS)
     for (given, relation), found in zip(questions, answers, strict=True):
         wanted = [each for each in by_hand(run, side, given, relation) if known or each[2] is None][:4]
         assert [(a.entity, a.known) for a in found] == [(name, split) for name, _, split in wanted]
@@ -73,7 +73,7 @@ def test_equal_scores_come_by_name_and_low_ones_are_left_out(run: Path) -> None:
     opened = Run(run)
     tables = opened.tables(CLIENT)
     tables.entity[3:9] = tables.entity[3]
-    found = next(opened.answerer(CLIENT).answers([(3, 0)], 12, known=True))
+    found = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=()))
     same = [
         a.entity
         for a in found
@@ -81,9 +81,9 @@ def test_equal_scores_come_by_name_and_low_ones_are_left_out(run: Path) -> None:
     ]
     assert same == list(opened.graph(CLIENT).entities[3:9])
     for k in (2, 4):
-        assert next(opened.answerer(CLIENT).answers([(3, 0)], k, known=True)) == found[:k]
+        assert next(opened.answerer(CLIENT).answers([(3, 0)], k, hidden=())) == found[:k]
     least = found[5].score
-    kept = next(opened.answerer(CLIENT).answers([(3, 0)], 12, known=True, least=least))
+    kept = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=(), least=least))
     assert kept == [a for a in found if a.score >= least]
 
 

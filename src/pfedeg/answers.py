@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pfedeg.graph import KnowledgeGraph, Side
     from pfedeg.prediction import Prediction, Run
 
-COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "known", "label")
+COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
 REASONS = ("because", "taught_by")
 LINE_SECONDS = 5.0
 Row = dict[str, Any]
@@ -233,11 +233,13 @@ def _answers(
     run: "Run", client: str, asked: Sequence[Asked], k: int, known: bool, least: float
 ) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
     """The questions for tails first, then those for heads, each with its answers."""
+    from pfedeg.graph import SPLITS
+
     sides: tuple[Side, ...] = ("tail", "head")
     for side in sides:
         questions = [question for which, question in asked if which == side]
         if questions:
-            answers = run.answerer(client, side).answers(questions, k, known=known, least=least)
+            answers = run.answerer(client, side).answers(questions, k, hidden=() if known else SPLITS, least=least)
             for question, found in zip(questions, answers, strict=True):
                 yield side, question, found
 
@@ -257,7 +259,7 @@ def _given(run: "Run", client: str, head: str | None, relation: str, tail: str |
 
 
 def _row(given: Row, answer: "Prediction", give: Give | None) -> Row:
-    found = {"rank": answer.rank, "score": answer.score, "known": answer.known, "label": answer.label}
+    found = {name: getattr(answer, name) for name in ("rank", "score", "probability", "known", "label")}
     row = {**given, given["asked"]: answer.entity, **found}
     return row | give(row["head"], row["relation"], row["tail"]) if give else row
 
@@ -299,7 +301,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"rank": pa.int32(), "score": pa.float32()}
+    kinds = {"rank": pa.int32(), "score": pa.float32(), "probability": pa.float32()}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     held: list[Row] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
@@ -338,3 +340,55 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
     terminal = console()
     terminal.print(f"{printable(client)}: like {printable(entity)}", style="bold", highlight=False, soft_wrap=True)
     terminal.print(predictions_table(found))
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--client", metavar="NAME", help="whose scores  [all clients]")
+@click.option(
+    "--method", "kind", type=click.Choice(["isotonic", "platt"]), default="isotonic", help="of fitting  [isotonic]"
+)
+@click.option("--picture", type=click.Path(path_type=Path), help="a reliability plot, NAME.png or NAME.svg")
+@threads_option
+@json_option
+def calibrate(
+    run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
+) -> None:
+    """Fit probabilities to the scores of a finished RUN on its valid triples, and check them on its test triples.
+
+    A probability is how often an answer with such a score, among the ten best tails, was a held-out fact. Answers that
+    are true but stand nowhere in the graph count as wrong. `pfedeg predict` shows it from then on.
+
+    \b
+    Example:
+      pfedeg calibrate runs/mine --picture reliability.png
+    """
+    from pfedeg.calibration import collect, draw, error, fit, reliability, table
+    from pfedeg.kernels import default_kernels
+    from pfedeg.prediction import Run
+    from pfedeg.store import writing
+
+    if picture is not None and picture.suffix not in (".png", ".svg"):
+        raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
+    opened = Run(run, default_kernels(threads))
+    told, curves, fitted = {}, {}, {}
+    for name in [opened.named(client)] if client else opened.clients:
+        graph, answerer = opened.graph(name), opened.answerer(name)
+        fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
+        bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
+        told[name], curves[name] = {"error": error(bins), "bins": list(table(bins))}, bins
+    if picture is not None:
+        figure = draw(curves)
+        with writing(picture) as path:
+            figure.savefig(path, format=picture.suffix[1:], dpi=160)
+    for name, curve in fitted.items():
+        opened.calibrate(name, curve)
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    for name, bins in curves.items():
+        click.echo(
+            printable(f"{name}: off by {error(bins):.3f} on average over {sum(b.answers for b in bins):,} test answers")
+        )
+        for each in bins:
+            click.echo(f"  told {each.said:.2f}, right {each.right:.2f} of {each.answers:,}")

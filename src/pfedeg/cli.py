@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pfedeg.answers import predict, similar
+from pfedeg.answers import calibrate, predict, similar
 from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.export import export
@@ -252,6 +252,7 @@ def show(run: Path, as_json: bool) -> None:
 
 cli.add_command(predict)
 cli.add_command(similar)
+cli.add_command(calibrate)
 cli.add_command(import_)
 cli.add_command(experiment)
 cli.add_command(tune)

@@ -31,20 +31,42 @@ class Prediction:
     score: float
     known: Split | None
     label: str | None = None  # the entity as people know it
+    probability: float | None = None  # of being a fact, where the run is calibrated
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A curve from scores to probabilities: straight between points, flat beyond them."""
+
+    scores: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of scores."""
+        return np.interp(scores, self.scores, self.probabilities)
 
 
 class Answerer:
     """Answers questions of one side, (h, r, ?) or (?, r, t), from a client's tables and graph."""
 
-    def __init__(self, kernels: Kernels, model: Model, tables: Tables, graph: KnowledgeGraph, side: Side) -> None:
+    def __init__(
+        self,
+        kernels: Kernels,
+        model: Model,
+        tables: Tables,
+        graph: KnowledgeGraph,
+        side: Side,
+        calibration: Calibration | None = None,
+    ) -> None:
         """What stands in the graph is looked up once."""
         self._kernels, self._model, self._tables, self._graph, self._side = kernels, model, tables, graph, side
+        self._calibration = calibration
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
 
     def answers(
-        self, questions: Sequence[tuple[int, int]], k: int, *, known: bool = False, least: float = -inf
+        self, questions: Sequence[tuple[int, int]], k: int, *, hidden: Sequence[Split] = SPLITS, least: float = -inf
     ) -> Iterator[list[Prediction]]:
-        """The k best answers to each question (given entity, relation); those in the graph only if `known`.
+        """The k best answers to each question (given entity, relation), but for those that hidden splits hold.
 
         Scores are computed for so many questions at a time that they stay within some 64 MB.
         """
@@ -57,7 +79,7 @@ class Answerer:
             queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
             scores = self._kernels.scores(self._model, self._tables, np.ascontiguousarray(queries))
             for question, row in zip(questions[first : first + step], scores, strict=True):
-                yield self._best(row, self.facts(question), k, known, least)
+                yield self._best(row, self.facts(question), k, hidden, least)
 
     def facts(self, question: tuple[int, int]) -> dict[int, Split]:
         """The answers that stand in the graph, and in which split."""
@@ -69,17 +91,19 @@ class Answerer:
                 facts |= dict.fromkeys((e for e in found if e not in facts), split)
         return facts
 
-    def _best(self, scores: Mat, facts: dict[int, Split], k: int, known: bool, least: float) -> list[Prediction]:
+    def _best(
+        self, scores: Mat, facts: dict[int, Split], k: int, hidden: Sequence[Split], least: float
+    ) -> list[Prediction]:
         scores = scores.copy()
-        if not known:
-            scores[list(facts)] = -inf
+        scores[[e for e, split in facts.items() if split in hidden]] = -inf
         floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
         able = np.flatnonzero((scores >= max(floor, least)) & (scores > -inf))
-        order = able[np.argsort(-scores[able], kind="stable")][:k].tolist()  # equal ones by name
-        graph = self._graph
+        order = able[np.argsort(-scores[able], kind="stable")][:k]  # equal ones by name
+        chances = self._calibration(scores[order].astype(np.float64)).tolist() if self._calibration else [None] * k
+        names = [self._graph.entities[e] for e in order.tolist()]
         return [
-            Prediction(rank, (name := graph.entities[e]), float(scores[e]), facts.get(e), graph.labels.get(name))
-            for rank, e in enumerate(order, 1)
+            Prediction(rank, name, float(scores[e]), facts.get(e), self._graph.labels.get(name), chance)
+            for rank, (e, name, chance) in enumerate(zip(order.tolist(), names, chances, strict=False), 1)
         ]
 
 
@@ -95,10 +119,12 @@ def predict(
     k: int = 10,
     known: bool = False,
     least: float = -inf,
+    calibration: Calibration | None = None,
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
     side, question = ask(graph, relation, head, tail)
-    return next(Answerer(kernels, model, tables, graph, side).answers([question], k, known=known, least=least))
+    answerer = Answerer(kernels, model, tables, graph, side, calibration)
+    return next(answerer.answers([question], k, hidden=() if known else SPLITS, least=least))
 
 
 def ask(graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None) -> tuple[Side, tuple[int, int]]:
@@ -191,9 +217,8 @@ class Run:
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
         client = self.named(client)
-        return predict(
-            self._kernels, self._model, self.tables(client), self.graph(client), relation=relation, **question
-        )
+        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
 
     def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """How many answers to a question stand in the client's own triples."""
@@ -206,7 +231,17 @@ class Run:
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """For many questions to one client."""
         client = self.named(client)
-        return Answerer(self._kernels, self._model, self.tables(client), self.graph(client), side)
+        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
+
+    def calibration(self, client: ClientId) -> Calibration | None:
+        """The curve that `pfedeg calibrate` has left, if it has."""
+        found = self._folder.calibration(client)
+        return Calibration(*found) if found else None
+
+    def calibrate(self, client: ClientId, calibration: Calibration) -> None:
+        """Keep a curve with the run."""
+        self._folder.save_calibration(client, calibration.scores, calibration.probabilities)
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
         """The entities whose embeddings point most nearly the same way (cosine), best first."""

@@ -171,6 +171,26 @@ class RunFolder:
                 raise InputError(f"{path}: damaged ({name} is not a finite float32 table)")
         return Tables(arrays["entity"], arrays["relation"])
 
+    def save_calibration(self, client: ClientId, scores: Sequence[float], probabilities: Sequence[float]) -> None:
+        """Points of a curve from a client's scores to probabilities."""
+        points = {"scores": list(scores), "probabilities": list(probabilities)}
+        write_json(self._home(client) / "calibration.json", points)
+
+    def calibration(self, client: ClientId) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The points that were saved, checked; None if there are none."""
+        path = self._home(client) / "calibration.json"
+        if not path.exists():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            points = np.array([content["scores"], content["probabilities"]], np.float64)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{path}: damaged ({error}); remove it, or run `pfedeg calibrate` again") from None
+        rising = points.shape[1] > 0 and bool((np.diff(points) >= 0).all())
+        if not np.isfinite(points).all() or not rising or points[1, 0] < 0 or points[1, -1] > 1:
+            raise InputError(f"{path}: damaged (not a rising curve of probabilities); run `pfedeg calibrate` again")
+        return tuple(points[0].tolist()), tuple(points[1].tolist())
+
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""
         path = self._home(client) / "graph.safetensors"

@@ -130,13 +130,17 @@ def predictions_table(predictions: Sequence[Any]) -> Table:
     table.add_column("rank", justify="right")
     table.add_column("answer")
     table.add_column("score", justify="right")
+    likely = any(prediction.probability is not None for prediction in predictions)
+    if likely:
+        table.add_column("probability", justify="right")
     mark = any(prediction.known for prediction in predictions)
     if mark:
         table.add_column("known")
     for prediction in predictions:
         known = [prediction.known or ""] if mark else []
+        chance = ["" if prediction.probability is None else f"{prediction.probability:.2f}"] if likely else []
         name = f"{prediction.label} ({prediction.entity})" if prediction.label else prediction.entity
-        table.add_row(str(prediction.rank), Text(printable(name)), f"{prediction.score:.3f}", *known)
+        table.add_row(str(prediction.rank), Text(printable(name)), f"{prediction.score:.3f}", *chance, *known)
     return table
 
 
