@@ -24,13 +24,13 @@ TIME = re.compile(r"\d+ min \d+ s|\d+ s\b")
 TOLERANCE = 0.03
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", README, re.M | re.S)
+def blocks(kind: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", page, re.M | re.S)
 
 
-def transcript() -> Iterator[tuple[str, list[str]]]:
-    """Each command of the README's console blocks with the output it promises."""
-    for block in blocks("console"):
+def transcript(page: str = README) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a page's console blocks with the output it promises."""
+    for block in blocks("console", page):
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, *lines = part.rstrip("\n").split("\n")
             yield command, lines
@@ -70,18 +70,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("readme")
 
 
-def test_transcripts(place: Path) -> None:
-    commands = list(transcript())
-    assert commands, "the README shows no transcript"
+def follow(page: str, place: Path) -> None:
+    """Run the commands of a page, and compare what they print."""
+    commands = list(transcript(page))
+    assert commands, "the page shows no transcript"
     for command, expected in commands:
         words = shlex.split(command)
-        assert words[0] == "pfedeg", command
-        done = subprocess.run(
-            [sys.executable, "-m", "pfedeg", *words[1:]], cwd=place, capture_output=True, text=True, timeout=300
-        )
+        start = {"pfedeg": ["-m", "pfedeg"], "python": [str(ROOT / words[1])]}[words[0]]
+        rest = words[1:] if words[0] == "pfedeg" else words[2:]
+        done = subprocess.run([sys.executable, *start, *rest], cwd=place, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         missing = differences(expected, (done.stderr + done.stdout).split("\n"))
         assert not missing, f"`{command}` no longer prints:\n" + "\n".join(missing) + "\n\nbut:\n" + done.stdout
+
+
+def test_transcripts(place: Path) -> None:
+    follow(README, place)
 
 
 def test_python_example(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
