@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from pfedeg.drawing import need_matplotlib
 from pfedeg.errors import InputError
 from pfedeg.options import count
 from pfedeg.report import render
@@ -26,7 +27,7 @@ def write(
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown kind of report {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        render.need_matplotlib(kind)
+        need_matplotlib(f"--format {kind}", "--format md and csv do without")
     if kind != "png" and not out.parent.is_dir():
         raise InputError(f"{out}: the folder {out.parent} is not there")
     if kind != "png" and out.is_dir():

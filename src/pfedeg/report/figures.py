@@ -1,12 +1,12 @@
 """The pictures of a report: curves, the client-wise relation graph, gains. Needs matplotlib."""
 
-from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
+from collections.abc import Mapping, Sequence
 from math import ceil, cos, pi, sin
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from pfedeg.config import LABELS
+from pfedeg.drawing import new_figure, short
 from pfedeg.report.results import METHODS, Entry
 
 if TYPE_CHECKING:
@@ -17,19 +17,6 @@ Affinity = Mapping[str, Mapping[str, float]]  # learner → teacher → weight
 Affinities = Sequence[tuple[int, Affinity]]  # by round
 
 COLOURS = ("#7f7f7f", "#222222", "#e69f00", "#cc79a7", "#0072b2", "#56b4e9", "#009e73", "#d55e00", "#b2182b", "#f0a58f")
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e5e5e5",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "pfedeg",  # equal reports for equal runs
-}
 SIZE = (5.0, 3.4)
 MOST_LINES = 6  # more are no longer told apart
 
@@ -47,7 +34,7 @@ def evaluated(entry: Entry) -> list[tuple[int, float]]:
 
 def convergence(entries: Sequence[Entry]) -> "Figure":
     """Validation MRR of several methods. Methods without rounds are put on the same scale of epochs."""
-    figure, axes = _figure(SIZE)
+    figure, axes = new_figure(SIZE)
     federated = {entry.settings["epochs"] for entry in entries if entry.method not in ("single", "collective")}
     unit = federated.pop() if len(federated) == 1 else 1
     for entry in entries:
@@ -64,7 +51,7 @@ def study(entries: Sequence[Entry]) -> "Figure":
     """Validation MRR of one method with several settings."""
     from matplotlib import colormaps
 
-    figure, axes = _figure(SIZE)
+    figure, axes = new_figure(SIZE)
     shades = colormaps["viridis"]
     for place, entry in enumerate(entries):
         kept = fmean(result["best_round"] for result in entry.results)
@@ -100,7 +87,7 @@ def changes(kept: Affinities) -> bool:
 def relation_graph(kept: Affinities) -> "Figure":
     """The relation graph as it was first, half way and last: clients on a circle, arrows as broad as their weights."""
     shown = list(dict.fromkeys((0, len(kept) // 2, len(kept) - 1))) if changes(kept) else [len(kept) - 1]
-    figure, all_axes = _figure((3.4 * len(shown), 2.9), len(shown))
+    figure, all_axes = new_figure((3.4 * len(shown), 2.9), len(shown))
     heaviest = max(weight for place in shown for _, _, weight in _arrows(kept[place][1]))
     for axes, place in zip(all_axes, shown, strict=True):
         number, affinity = kept[place]
@@ -147,7 +134,7 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
         axes.plot(x, y, "o", markersize=13, color="white", markeredgecolor="#333333")
         side = "left" if x > 0.2 else "right" if x < -0.2 else "center"
         height = "bottom" if y > 0.9 else "top" if y < -0.9 else "center"
-        axes.text(1.18 * x, 1.18 * y, _short(name), ha=side, va=height, fontsize=8)
+        axes.text(1.18 * x, 1.18 * y, short(name), ha=side, va=height, fontsize=8)
     axes.set_xlim(-1.75, 1.75)
     axes.set_ylim(-1.35, 1.35)
     axes.set_aspect("equal")
@@ -160,14 +147,14 @@ def relation_course(kept: Affinities) -> "Figure":
     if len(names) > MOST_LINES:
         return _squares([kept[0], kept[-1]])
     across = min(3, len(names))
-    figure, all_axes = _figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)
+    figure, all_axes = new_figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)
     for axes, learner in zip(all_axes, names, strict=True):
         for place, teacher in enumerate(names):
             if teacher != learner:
                 shares = [affinity[learner].get(teacher, 0.0) for _, affinity in kept]
                 axes.plot([number for number, _ in kept], shares, color=f"C{place}", linewidth=1.4)
-        axes.set_title(f"{_short(learner)} learns from", fontsize=8)
-    lines = [all_axes[0].plot([], [], color=f"C{place}", label=_short(name))[0] for place, name in enumerate(names)]
+        axes.set_title(f"{short(learner)} learns from", fontsize=8)
+    lines = [all_axes[0].plot([], [], color=f"C{place}", label=short(name))[0] for place, name in enumerate(names)]
     figure.legend(handles=lines, loc="outside upper center", ncols=min(6, len(names)), fontsize=8)
     figure.supxlabel("round", fontsize=8)
     figure.supylabel("share", fontsize=8)
@@ -176,7 +163,7 @@ def relation_course(kept: Affinities) -> "Figure":
 
 def _squares(shown: Affinities) -> "Figure":
     names = list(shown[-1][1])
-    figure, all_axes = _figure((3.9 * len(shown) + 1, 4.2), len(shown))
+    figure, all_axes = new_figure((3.9 * len(shown) + 1, 4.2), len(shown))
     most = max(weight for _, affinity in shown for row in affinity.values() for weight in row.values())
     for axes, (number, affinity) in zip(all_axes, shown, strict=True):
         values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
@@ -185,8 +172,8 @@ def _squares(shown: Affinities) -> "Figure":
         axes.set_xlabel("learned from", fontsize=8)
         axes.set_title(f"round {number}", fontsize=9)
         if len(names) <= 30:
-            axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=7)
-            axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=7)
+            axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90, fontsize=7)
+            axes.set_yticks(range(len(names)), [short(name) for name in names], fontsize=7)
     all_axes[0].set_ylabel("learner", fontsize=8)
     figure.colorbar(squares, ax=all_axes, fraction=0.03, label="share")
     return figure
@@ -194,7 +181,7 @@ def _squares(shown: Affinities) -> "Figure":
 
 def gains(names: Sequence[str], single: Entry, entries: Sequence[Entry]) -> "Figure":
     """What every client gains in test MRR over being alone, method by method."""
-    figure, axes = _figure((max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1))), 3.4))
+    figure, axes = new_figure((max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1))), 3.4))
     width = 0.8 / len(entries)
     for place, entry in enumerate(entries):
         heights = [(entry.mean("mrr", client=name) or 0.0) - (single.mean("mrr", client=name) or 0.0) for name in names]
@@ -203,36 +190,7 @@ def gains(names: Sequence[str], single: Entry, entries: Sequence[Entry]) -> "Fig
     axes.axhline(0, color="#333333", linewidth=0.8)
     axes.grid(False, axis="x")
     axes.set_ylabel("test MRR over Single")
-    crowded = sum(len(_short(name)) + 2 for name in names) > 60
-    axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90 if crowded else 0, fontsize=8)
+    crowded = sum(len(short(name)) + 2 for name in names) > 60
+    axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90 if crowded else 0, fontsize=8)
     axes.legend(fontsize=8, ncols=min(3, len(entries)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 14 else name[:13] + "…"
-
-
-def _figure(size: tuple[float, float], many: int = 0, across: int = 0) -> tuple["Figure", Any]:
-    """A figure with one pair of axes, or with a list of them in rows of so many (all in one if not told)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(size, layout="constrained")
-    if not many:
-        return figure, figure.add_subplot()
-    across = across or many
-    grid = figure.subplots(ceil(many / across), across, sharex=True, sharey=True, squeeze=False).flatten()
-    for empty in grid[many:]:
-        empty.remove()
-    return figure, list(grid[:many])
-
-
-def draw(make: Callable[[], "Figure"], kind: str) -> tuple[bytes, int]:
-    """A figure as svg or png, the same bytes for the same figure, and its width on a screen."""
-    from matplotlib import rc_context
-
-    file = BytesIO()
-    with rc_context(STYLE):
-        figure = make()
-        figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-    return file.getvalue(), round(figure.get_size_inches()[0] * 96)

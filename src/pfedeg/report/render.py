@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pfedeg.drawing import draw
 from pfedeg.errors import InputError, printable
 from pfedeg.federation import create_folder
-from pfedeg.report import figures
 from pfedeg.report.content import Cell, Picture, Row, Section, Table
 from pfedeg.report.results import METRICS, Results
 from pfedeg.store import write_bytes
@@ -101,7 +101,7 @@ def _table(table: Table) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    drawing, width = figures.draw(picture.make, "svg")
+    drawing, width = draw(picture.make, "svg")
     source, title = base64.b64encode(drawing).decode(), _text(picture.title)
     image = f'<img alt="{title}" width="{width}" src="data:image/svg+xml;base64,{source}">'
     return f"<figure>{image}<figcaption>{title}</figcaption></figure>"
@@ -178,19 +178,10 @@ def pictures(out: Path, sections: Sequence[Section], tell: Callable[[str], None]
     def fill(folder: Path) -> None:
         for part in drawn:
             tell(f"drawing {part.title}")
-            write_bytes(folder / f"{_slug(part.name)}.png", figures.draw(part.make, "png")[0])
+            write_bytes(folder / f"{_slug(part.name)}.png", draw(part.make, "png")[0])
 
     if out.exists():
         fill(out)
     else:
         create_folder(out, fill)
     return len(drawn)
-
-
-def need_matplotlib(kind: str) -> None:
-    """Refuse at once, not after minutes, what cannot be drawn."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        others = "--format md and csv do without"
-        raise InputError(f"--format {kind} draws with matplotlib: pip install 'pfedeg[plot]'; {others}") from None
