@@ -16,6 +16,7 @@ from pfedeg.deploy.commands import client, secret, server
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.export import export
 from pfedeg.importing.command import import_
+from pfedeg.inspection.command import inspect
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 from pfedeg.research import experiment, report, tune
 
@@ -254,6 +255,7 @@ cli.add_command(predict)
 cli.add_command(similar)
 cli.add_command(calibrate)
 cli.add_command(import_)
+cli.add_command(inspect)
 cli.add_command(experiment)
 cli.add_command(tune)
 cli.add_command(report)
