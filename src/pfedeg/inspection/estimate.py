@@ -31,6 +31,7 @@ class Estimates:
     settings: Mapping[str, Any]
     threads: int
     bytes_available: int | None
+    share_of_machine: float | None  # of the threads' time while it was measured; None if nothing was
     runs: tuple[Estimate, ...]
 
 
@@ -63,14 +64,17 @@ def estimate(
     clients = outlines(federation, entity)
     together = pool(clients, entity, relation)
     pace = Pace(federation, entity, relation, threads) if measure else None
+    if pace:
+        tell("measuring some batches of this data; kernels that were never used before are compiled first")
     runs, told = list[Estimate](), ""
     for config in configs:
         if pace and config.model != told:
-            tell(f"measuring {config.model}: some batches of this data; on its first use, kernels are compiled")
+            tell(f"measuring {config.model}")
             told = config.model
         arrays = peak(config, clients, together, threads or cores())
         seconds = pace.seconds(config) if pace else None
         runs.append(Estimate(config.model, config.method, config.rounds or 0, max(most, now + CODE + arrays), seconds))
     shown = ("dim", "batch", "negatives", "sampling")
     settings = {name: getattr(configs[0], name) for name in shown}
-    return Estimates(settings, threads or cores(), available(), tuple(runs))
+    share = pace.share_of_machine if pace else None
+    return Estimates(settings, threads or cores(), available(), share, tuple(runs))

@@ -40,7 +40,7 @@ class Excerpt:
 
     def part(self, share: float) -> "Excerpt":
         """With a share of the triples, taken evenly from all of them."""
-        number = max(1, round(share * len(self.triples)))
+        number = max(1, round(min(1.0, share) * len(self.triples)))
         chosen = self.triples[np.linspace(0, len(self.triples) - 1, number).astype(np.int64)]
         return Excerpt(self.name, chosen, self.entities, self.relations, self.travelling)
 

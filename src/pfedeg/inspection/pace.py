@@ -12,7 +12,7 @@ from pfedeg.evaluation import queries
 from pfedeg.federation import Federation
 from pfedeg.graph import distinct
 from pfedeg.inspection.excerpt import ROWS, Excerpt, pooled, sample, whole
-from pfedeg.kernels import Absorb, default_kernels, questions
+from pfedeg.kernels import Absorb, cores, default_kernels, questions
 from pfedeg.shared import Rows, Shared
 from pfedeg.transport.local import Local
 
@@ -33,7 +33,12 @@ class Pace:
         self._trained: dict[tuple[str, bool, bool, bool], tuple[float, float]] = {}
         self._ranked: dict[str, float] = {}
         self._mixed: dict[tuple[str, int], float] = {}
-        self._spent = 0.0
+        self._spent = self._worked = 0.0  # seconds, and processor seconds
+
+    @property
+    def share_of_machine(self) -> float:
+        """How much of the threads' time others left to this process while it trained."""
+        return self._worked / max(self._spent, 1e-9) / (self._threads or cores())
 
     def seconds(self, config: Config) -> float | None:
         """Of one round, with its share of an evaluation; None if measuring has taken too long already."""
@@ -56,9 +61,7 @@ class Pace:
     def _training(self, config: Config) -> float:
         absorb, alone = config.build_strategy().absorb, config.method == "collective"
         dense = absorb.pull > 0 or absorb.contrast > 0
-        clients = (
-            pooled(self._federation, self._entity, self._relation) if alone else whole(self._federation, self._entity)
-        )
+        clients = self._pool if alone else self._clients
         chosen = sample(clients)
         way = (config.model, absorb.pull > 0, absorb.contrast > 0, alone)
         if way not in self._trained:
@@ -71,11 +74,9 @@ class Pace:
     def _measure(self, config: Config, absorb: Absorb, chosen: Sequence[Excerpt], dense: bool) -> tuple[float, float]:
         """Seconds of a round without triples, and for each unit of work."""
         self._step(config, absorb, [TINY], 1, dense)  # compiles
-        began = time.perf_counter()
         first, little = self._step(config, absorb, chosen, 1, dense)
         batches = int(np.clip(round(GOAL / max(first, 1e-6)), 2, BATCHES))
         second, more = self._step(config, absorb, chosen, batches, dense)
-        self._spent += time.perf_counter() - began
         unit = (second - first) / (more - little)
         if unit <= 0:  # something else held up the first
             return 0.0, min(first / little, second / more)
@@ -87,16 +88,20 @@ class Pace:
         """Seconds in which all clients train, the largest for so many batches, and how much work that is."""
         largest = max(len(client.triples) for client in chosen)
         share = min(1.0, batches * config.batch / largest)
-        epochs = max(1, batches // -(-largest // config.batch)) if share == 1.0 else 1
+        epochs = min(batches, -(-batches * config.batch // largest)) if share == 1.0 else 1
         parts = [client.part(share) for client in chosen]
         settings = replace(config, epochs=epochs)
         clients = {part.name: part.client(settings, absorb) for part in parts}
         states = {part.name: part.state(config.build_model()) for part in parts}
         downloads = {part.name: part.download(states[part.name]) for part in parts}
         transport = Local(clients, self._kernels, states)
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         transport.exchange(1, downloads)
-        return time.perf_counter() - began, epochs * sum(part.work(config, dense) for part in parts)
+        spent = time.perf_counter() - began
+        if chosen[0] is not TINY:
+            self._spent += spent
+            self._worked += time.process_time() - worked
+        return spent, epochs * sum(part.work(config, dense) for part in parts)
 
     def _evaluation(self, config: Config) -> float:
         """Seconds in which the valid triples of all clients are ranked."""
@@ -117,9 +122,7 @@ class Pace:
         composed = queries(model, tables, asked, "tail")
         began = time.perf_counter()
         self._kernels.ranks(model, tables, composed, asked)
-        spent = time.perf_counter() - began
-        self._spent += spent
-        return spent / (len(asked.given) * client.entities)
+        return (time.perf_counter() - began) / (len(asked.given) * client.entities)
 
     def _mixing(self, config: Config) -> float:
         """Seconds of the server's half of a round."""
@@ -139,6 +142,5 @@ class Pace:
                 began = time.perf_counter()
                 strategy.aggregate(state, shared, latest, shared.clients)
                 spent = time.perf_counter() - began
-            self._spent += spent
             self._mixed[key] = spent * every
         return self._mixed[key]

@@ -21,6 +21,7 @@ from pfedeg.terminal import duration
 
 MOST = 30  # rows of a table
 FEW = 10  # things in a line, or lines of long names
+BUSY = 0.6  # share of the threads' time below which others had the rest
 STANDS = {
     ("same", "own"): "in train of the same client",
     ("same", "other"): "in train of another client",
@@ -180,35 +181,35 @@ def _hints(findings: Findings) -> Iterator[Text]:
 
 def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
     models = list(dict.fromkeys(run.model for run in estimates.runs))
-    methods: dict[str, dict[str, Estimate]] = {}
+    methods: dict[str, list[Estimate]] = {}
     for run in estimates.runs:
-        methods.setdefault(run.method, {})[run.model] = run
+        methods.setdefault(run.method, []).append(run)
     free = estimates.bytes_available
     memory = _table("Memory, at most (estimate)", ("method",), models)
-    pace = _table("Time per round, and for all rounds at most (estimate)", ("method",), [*models, "rounds"])
+    pace = _table("Time per round (estimate)", ("method",), models)
+    whole = _table("Time for all rounds, at most (estimate)", ("method",), [*models, "rounds"])
     for method, runs in methods.items():
-        sizes = [runs[model].bytes for model in models]
-        memory.add_row(method, *(Text(_bytes(size), "bold red" if free and size > free else "") for size in sizes))
-        times = [_time(runs[model]) for model in models]
-        pace.add_row(method, *times, f"{runs[models[0]].rounds:,}")
+        memory.add_row(
+            method, *(Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs)
+        )
+        pace.add_row(method, *(_time(run.seconds_per_round) for run in runs))
+        whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs), f"{runs[0].rounds:,}")
     yield memory
     if any(run.seconds_per_round is not None for run in estimates.runs):
         yield pace
+        yield whole
     settings = ", ".join(f"{name} {value}" for name, value in estimates.settings.items())
     room = f"; {_bytes(free)} of memory are free here" if free else ""
     yield Text(f"with {settings}, {count(estimates.threads, 'thread')}{room}; training may stop earlier")
+    if estimates.share_of_machine is not None and estimates.share_of_machine < BUSY:
+        yield Text("the machine was busy with other things while this was measured: times vary, and may become shorter")
 
 
 def _bytes(number: int) -> str:
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:,.0f} MB"
 
 
-def _time(run: Estimate) -> str:
-    seconds = run.seconds_per_round
+def _time(seconds: float | None, rounds: int = 1) -> str:
     if seconds is None:
         return "not measured"
-    return (
-        f"{seconds:.2g} s, {duration(run.rounds * seconds)}"
-        if seconds < 10
-        else f"{duration(seconds)}, {duration(run.rounds * seconds)}"
-    )
+    return f"{seconds:.2g} s" if rounds == 1 and seconds < 10 else duration(rounds * seconds)
