@@ -31,7 +31,7 @@ class Estimates:
     settings: Mapping[str, Any]
     threads: int
     bytes_available: int | None
-    share_of_machine: float | None  # of the threads' time while it was measured; None if nothing was
+    busy: bool  # whether others used the machine while times were measured, which are then less certain
     runs: tuple[Estimate, ...]
 
 
@@ -76,5 +76,4 @@ def estimate(
         runs.append(Estimate(config.model, config.method, config.rounds or 0, max(most, now + CODE + arrays), seconds))
     shown = ("dim", "batch", "negatives", "sampling")
     settings = {name: getattr(configs[0], name) for name in shown}
-    share = pace.share_of_machine if pace else None
-    return Estimates(settings, threads or cores(), available(), share, tuple(runs))
+    return Estimates(settings, threads or cores(), available(), bool(pace and pace.busy), tuple(runs))

@@ -1,9 +1,9 @@
 """How long a round takes on this machine, by a few batches of real training on the federation's own triples."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -20,6 +20,7 @@ GOAL = 0.25  # seconds of training for each measurement
 BATCHES = 8  # of the largest client, at most
 QUESTIONS = 256
 LIMIT = 20.0  # seconds after which nothing more is measured
+FREE = 0.6  # share of the threads' time that a process has on a machine that does nothing else, at least
 TINY = Excerpt("tiny", np.stack([np.arange(8), np.zeros(8), np.arange(8)[::-1]], 1).astype(np.int32), 8, 1, 4)
 
 
@@ -36,9 +37,18 @@ class Pace:
         self._spent = self._worked = 0.0  # seconds, and processor seconds
 
     @property
-    def share_of_machine(self) -> float:
-        """How much of the threads' time others left to this process while it trained."""
-        return self._worked / max(self._spent, 1e-9) / (self._threads or cores())
+    def busy(self) -> bool:
+        """Whether others used the machine at the same time; times are then what they would be without them."""
+        return self._worked < FREE * self._spent
+
+    def _timed(self, work: Callable[[], object]) -> float:
+        """Seconds that some work takes; how long it had to wait for a processor does not count."""
+        began, worked = time.perf_counter(), time.process_time()
+        work()
+        spent, worked = time.perf_counter() - began, (time.process_time() - worked) / (self._threads or cores())
+        self._spent += spent
+        self._worked += worked
+        return min(spent, worked / FREE)
 
     def seconds(self, config: Config) -> float | None:
         """Of one round, with its share of an evaluation; None if measuring has taken too long already."""
@@ -49,6 +59,12 @@ class Pace:
         both = config.evaluate == "after_aggregation"
         mixing = self._mixing(config) * (1 + both / config.eval_every)
         return self._training(config) + mixing + self._evaluation(config) / config.eval_every
+
+    def _compile(self, work: Callable[[], object]) -> None:
+        """Something small for the first time, which does not count."""
+        before = self._spent, self._worked
+        work()
+        self._spent, self._worked = before
 
     @cached_property
     def _clients(self) -> list[Excerpt]:
@@ -73,7 +89,7 @@ class Pace:
 
     def _measure(self, config: Config, absorb: Absorb, chosen: Sequence[Excerpt], dense: bool) -> tuple[float, float]:
         """Seconds of a round without triples, and for each unit of work."""
-        self._step(config, absorb, [TINY], 1, dense)  # compiles
+        self._compile(partial(self._step, config, absorb, [TINY], 1, dense))
         first, little = self._step(config, absorb, chosen, 1, dense)
         batches = int(np.clip(round(GOAL / max(first, 1e-6)), 2, BATCHES))
         second, more = self._step(config, absorb, chosen, batches, dense)
@@ -95,18 +111,13 @@ class Pace:
         states = {part.name: part.state(config.build_model()) for part in parts}
         downloads = {part.name: part.download(states[part.name]) for part in parts}
         transport = Local(clients, self._kernels, states)
-        began, worked = time.perf_counter(), time.process_time()
-        transport.exchange(1, downloads)
-        spent = time.perf_counter() - began
-        if chosen[0] is not TINY:
-            self._spent += spent
-            self._worked += time.process_time() - worked
-        return spent, epochs * sum(part.work(config, dense) for part in parts)
+        work = epochs * sum(part.work(config, dense) for part in parts)
+        return self._timed(partial(transport.exchange, 1, downloads)), work
 
     def _evaluation(self, config: Config) -> float:
         """Seconds in which the valid triples of all clients are ranked."""
         if config.model not in self._ranked:
-            self._rank(config, TINY)  # compiles
+            self._compile(partial(self._rank, config, TINY))
             self._ranked[config.model] = self._rank(config, sample(self._clients)[0])
         asked = 0
         for graph in self._federation.graphs.values():
@@ -120,9 +131,9 @@ class Pace:
         tables = client.state(model).tables
         asked, _ = questions(graph.train, graph.known("tail", ("train",)), client.relations)
         composed = queries(model, tables, asked, "tail")
-        began = time.perf_counter()
-        self._kernels.ranks(model, tables, composed, asked)
-        return (time.perf_counter() - began) / (len(asked.given) * client.entities)
+        return self._timed(partial(self._kernels.ranks, model, tables, composed, asked)) / (
+            len(asked.given) * client.entities
+        )
 
     def _mixing(self, config: Config) -> float:
         """Seconds of the server's half of a round."""
@@ -138,9 +149,7 @@ class Pace:
                 client: Rows(ids, np.ones((len(ids), width), np.float32)) for client, ids in shared.travelling.items()
             }
             state = strategy.init(shared)
-            for _ in range(2):  # the first compiles
-                began = time.perf_counter()
-                strategy.aggregate(state, shared, latest, shared.clients)
-                spent = time.perf_counter() - began
-            self._mixed[key] = spent * every
+            work = partial(strategy.aggregate, state, shared, latest, shared.clients)
+            work()  # compiles
+            self._mixed[key] = self._timed(work) * every
         return self._mixed[key]

@@ -21,7 +21,6 @@ from pfedeg.terminal import duration
 
 MOST = 30  # rows of a table
 FEW = 10  # things in a line, or lines of long names
-BUSY = 0.6  # share of the threads' time below which others had the rest
 STANDS = {
     ("same", "own"): "in train of the same client",
     ("same", "other"): "in train of another client",
@@ -61,7 +60,7 @@ def _print(console: Console, parts: Iterable[Table | Text]) -> None:
 def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in words:
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "method")
     for name in numbers:
         table.add_column(name, justify="right")
     return table
@@ -187,22 +186,25 @@ def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
     free = estimates.bytes_available
     memory = _table("Memory, at most (estimate)", ("method",), models)
     pace = _table("Time per round (estimate)", ("method",), models)
-    whole = _table("Time for all rounds, at most (estimate)", ("method",), [*models, "rounds"])
+    whole = _table("Time for all rounds, at most (estimate)", ("method",), models)
+    rounds: dict[int, list[str]] = {}
     for method, runs in methods.items():
-        memory.add_row(
-            method, *(Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs)
-        )
+        rounds.setdefault(runs[0].rounds, []).append(method)
+        sizes = [Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs]
+        memory.add_row(method, *sizes)
         pace.add_row(method, *(_time(run.seconds_per_round) for run in runs))
-        whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs), f"{runs[0].rounds:,}")
+        whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs))
     yield memory
     if any(run.seconds_per_round is not None for run in estimates.runs):
         yield pace
         yield whole
     settings = ", ".join(f"{name} {value}" for name, value in estimates.settings.items())
     room = f"; {_bytes(free)} of memory are free here" if free else ""
-    yield Text(f"with {settings}, {count(estimates.threads, 'thread')}{room}; training may stop earlier")
-    if estimates.share_of_machine is not None and estimates.share_of_machine < BUSY:
-        yield Text("the machine was busy with other things while this was measured: times vary, and may become shorter")
+    yield Text(f"with {settings}, {count(estimates.threads, 'thread')}{room}")
+    most = "; ".join(f"{count(number, 'round')} of {', '.join(names)}" for number, names in rounds.items())
+    yield Text(f"at most {most}; training stops earlier when validation no longer improves")
+    if estimates.busy:
+        yield Text("others used the machine while this was measured: it may take longer beside them")
 
 
 def _bytes(number: int) -> str:
