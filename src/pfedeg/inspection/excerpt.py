@@ -14,7 +14,8 @@ from pfedeg.kernels import Absorb, Moments, Tables
 from pfedeg.models import Model, start_rows
 from pfedeg.shared import ClientId, Rows, Shared
 
-ROWS = 1 << 16  # entities in all: more than caches hold
+ROWS = 1 << 15  # entities of a client, at most: more than caches hold
+ALL_ROWS = 1 << 17  # of all clients together
 BLOCK = 1 << 9  # rows that are drawn; tables repeat them
 KEY = randomness.key("excerpt")
 STEPS = 1000  # Adam is on its way
@@ -92,8 +93,7 @@ def pooled(federation: Federation, entity: Shared, relation: Shared) -> list[Exc
     return [Excerpt("collective", np.concatenate(parts), len(entity.owners), len(relation.owners), 0)]
 
 
-def sample(clients: Sequence[Excerpt]) -> list[Excerpt]:
-    """Some of the clients, from the largest to the smallest, with so many entities that measuring takes no time."""
-    ordered = sorted(clients, key=lambda client: -client.entities)
-    every = -(-sum(client.entities for client in clients) // ROWS)
-    return [client.cut(ROWS) for client in ordered[::every]]
+def sample(clients: Sequence[Excerpt], threads: int) -> list[Excerpt]:
+    """The largest clients, one for every thread, and not too much of them."""
+    largest = sorted(clients, key=lambda client: -client.entities)[:threads]
+    return [client.cut(min(ROWS, ALL_ROWS // len(largest))) for client in largest]

@@ -11,13 +11,13 @@ from pfedeg.config import Config
 from pfedeg.evaluation import queries
 from pfedeg.federation import Federation
 from pfedeg.graph import distinct
-from pfedeg.inspection.excerpt import ROWS, Excerpt, pooled, sample, whole
+from pfedeg.inspection.excerpt import ALL_ROWS, Excerpt, pooled, sample, whole
 from pfedeg.kernels import Absorb, cores, default_kernels, questions
 from pfedeg.shared import Rows, Shared
 from pfedeg.transport.local import Local
 
 GOAL = 0.25  # seconds of training for each measurement
-BATCHES = 8  # of the largest client, at most
+BATCHES = (4, 16)  # of the largest client, at least and at most
 QUESTIONS = 256
 LIMIT = 20.0  # seconds after which nothing more is measured
 FREE = 0.6  # share of the threads' time that a process has on a machine that does nothing else, at least
@@ -29,7 +29,7 @@ class Pace:
 
     def __init__(self, federation: Federation, entity: Shared, relation: Shared, threads: int | None) -> None:
         """Of a federation whose entities and relations are aligned."""
-        self._federation, self._entity, self._relation, self._threads = federation, entity, relation, threads
+        self._federation, self._entity, self._relation, self._threads = federation, entity, relation, threads or cores()
         self._kernels = default_kernels(threads)
         self._trained: dict[tuple[str, bool, bool, bool], tuple[float, float]] = {}
         self._ranked: dict[str, float] = {}
@@ -45,7 +45,7 @@ class Pace:
         """Seconds that some work takes; how long it had to wait for a processor does not count."""
         began, worked = time.perf_counter(), time.process_time()
         work()
-        spent, worked = time.perf_counter() - began, (time.process_time() - worked) / (self._threads or cores())
+        spent, worked = time.perf_counter() - began, (time.process_time() - worked) / self._threads
         self._spent += spent
         self._worked += worked
         return min(spent, worked / FREE)
@@ -78,7 +78,7 @@ class Pace:
         absorb, alone = config.build_strategy().absorb, config.method == "collective"
         dense = absorb.pull > 0 or absorb.contrast > 0
         clients = self._pool if alone else self._clients
-        chosen = sample(clients)
+        chosen = sample(clients, self._threads)
         way = (config.model, absorb.pull > 0, absorb.contrast > 0, alone)
         if way not in self._trained:
             self._trained[way] = self._measure(config, absorb, chosen, dense)
@@ -90,12 +90,13 @@ class Pace:
     def _measure(self, config: Config, absorb: Absorb, chosen: Sequence[Excerpt], dense: bool) -> tuple[float, float]:
         """Seconds of a round without triples, and for each unit of work."""
         self._compile(partial(self._step, config, absorb, [TINY], 1, dense))
+        self._step(config, absorb, chosen, 1, dense)  # memory is there from now on
         first, little = self._step(config, absorb, chosen, 1, dense)
-        batches = int(np.clip(round(GOAL / max(first, 1e-6)), 2, BATCHES))
+        batches = int(np.clip(round(GOAL / max(first, 1e-6)), *BATCHES))
         second, more = self._step(config, absorb, chosen, batches, dense)
         unit = (second - first) / (more - little)
-        if unit <= 0:  # something else held up the first
-            return 0.0, min(first / little, second / more)
+        if unit <= 0:  # something held up the first
+            return 0.0, second / more
         return max(0.0, first - unit * little), unit
 
     def _step(
@@ -118,7 +119,7 @@ class Pace:
         """Seconds in which the valid triples of all clients are ranked."""
         if config.model not in self._ranked:
             self._compile(partial(self._rank, config, TINY))
-            self._ranked[config.model] = self._rank(config, sample(self._clients)[0])
+            self._ranked[config.model] = self._rank(config, sample(self._clients, 1)[0])
         asked = 0
         for graph in self._federation.graphs.values():
             h, r, _ = graph.valid.T.astype(np.int64)
@@ -143,7 +144,7 @@ class Pace:
         key = (type(strategy).__name__, width)
         if key not in self._mixed:
             rows = sum(map(len, self._entity.travelling.values()))
-            every = max(1, rows // ROWS)
+            every = max(1, rows // ALL_ROWS)
             shared = Shared({client: ids[ids % every == 0] for client, ids in self._entity.ids.items()})
             latest = {
                 client: Rows(ids, np.ones((len(ids), width), np.float32)) for client, ids in shared.travelling.items()
