@@ -46,14 +46,16 @@ def picture(overlap: Overlap) -> "Figure":
     names = [short(overlap.clients[place]) for place in kept]
     side = max(3.6, min(9.0, 0.52 * len(names) if len(names) <= NUMBERS else 0.24 * len(names)))
     figure, axes = new_figure((side + 2.2, side + 1.3))
-    squares = axes.imshow(share, cmap=colormaps["Blues"].with_extremes(bad="#eeeeee"), vmin=0, vmax=1)
+    figure.set_layout_engine("compressed")  # squares stay squares, and names have room
+    most = float(np.nan_to_num(share).max()) or 1.0
+    squares = axes.imshow(share, cmap=colormaps["Blues"].with_extremes(bad="#eeeeee"), vmin=0, vmax=most)
     axes.grid(False)
     size = 8 if len(names) <= NUMBERS else 6
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     if len(names) <= NUMBERS:
         for (row, column), number in np.ndenumerate(both):
-            colour = "white" if share[row, column] > 0.6 else "#222222"
+            colour = "white" if share[row, column] > 0.6 * most else "#222222"
             axes.text(column, row, f"{number:,}", ha="center", va="center", fontsize=6.5, color=colour)
     figure.colorbar(squares, ax=axes, fraction=0.04, label="share of the row's entities that the column has too")
     first = f"{overlap.different:,} entities: {overlap.owners[0]:,} of one client, {overlap.common:,} of several"
