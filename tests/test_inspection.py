@@ -3,7 +3,7 @@
 import json
 import sys
 import tracemalloc
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,15 @@ def kinds(found: Findings, client: str | None = None) -> list[str]:
 
 def test_sizes_and_degrees_of_a_client() -> None:
     train: Named = [("a", "r", "b"), ("a", "r", "c"), ("b", "s", "b")]
-    found = sizes(KnowledgeGraph.from_names(train, [("a", "s", "d"), ("a", "r", "b")], [("e", "r", "a")]))
+    graph = KnowledgeGraph.from_names(train, [("a", "s", "d"), ("a", "r", "b")], [("e", "r", "a")])
+    found = sizes(replace(graph, labels={"a": "Alpha"}))
     assert (found.entities, found.relations, found.train, found.valid, found.test) == (5, 2, 3, 2, 1)
     assert found.not_in_train == 2  # d, e
     assert found.of_one_triple == 3  # c, d, e
-    assert found.degrees.foremost == (("a", 4), ("b", 2), ("c", 1))  # (a, r, b) stands twice and counts once
+    first, second, third = found.degrees.foremost
+    assert (first.name, first.label, first.triples) == ("a", "Alpha", 4)  # (a, r, b) stands twice and counts once
+    assert (second.name, second.label, second.triples) == ("b", None, 2)
+    assert (third.name, third.triples) == ("c", 1)
     assert (found.degrees.median, found.degrees.ninety, found.degrees.most) == (1, 4, 4)
 
 
@@ -502,9 +506,8 @@ def test_a_picture_of_the_overlap(folder: Path, tmp_path: Path, name: str, begin
 
 
 def test_names_in_a_picture_are_as_they_are(tmp_path: Path) -> None:
-    woods = federation(
-        **{"Čedar [x]": [("a", "r", "b")], "$\\frac{x}$ $": [("b", "r", "c")], "long" * 9: [("c", "r", "d")]}
-    )
+    names = ("Čedar [x]", "$\\frac{x}$ $", "long" * 9)
+    woods = federation(**{name: [("a", "r", name)] for name in names})
     write_picture(tmp_path / "o.svg", inspect(woods).overlap)
     text = (tmp_path / "o.svg").read_text()
     for name in (*names[:2], "longlonglongl…"):

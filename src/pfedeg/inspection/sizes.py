@@ -10,13 +10,22 @@ FOREMOST = 3  # entities that are named
 
 
 @dataclass(frozen=True)
+class Connected:
+    """An entity of many triples."""
+
+    name: str
+    label: str | None
+    triples: int
+
+
+@dataclass(frozen=True)
 class Degrees:
     """Triples per entity, over all splits; a triple of an entity with itself counts once."""
 
     median: int
     ninety: int  # nine tenths of the entities have at most so many
     most: int
-    foremost: tuple[tuple[str, int], ...]  # the most connected entities
+    foremost: tuple[Connected, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ def sizes(graph: KnowledgeGraph) -> Sizes:
     heads, _, tails = sorted_unique(together, entities, relations).T
     degree = np.bincount(heads, minlength=entities) + np.bincount(tails[tails != heads], minlength=entities)
     median, ninety, most = np.quantile(degree, (0.5, 0.9, 1), method="inverted_cdf").astype(int).tolist()
-    foremost = np.argsort(-degree, kind="stable")[:FOREMOST].tolist()
+    foremost = [(graph.entities[i], int(degree[i])) for i in np.argsort(-degree, kind="stable")[:FOREMOST].tolist()]
+    connected = tuple(Connected(name, graph.labels.get(name), number) for name, number in foremost)
     return Sizes(
         entities=entities,
         relations=relations,
@@ -51,5 +61,5 @@ def sizes(graph: KnowledgeGraph) -> Sizes:
         test=len(graph.test),
         not_in_train=int((~trained).sum()),
         of_one_triple=int((degree == 1).sum()),
-        degrees=Degrees(median, ninety, most, tuple((graph.entities[i], int(degree[i])) for i in foremost)),
+        degrees=Degrees(median, ninety, most, connected),
     )

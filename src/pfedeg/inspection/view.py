@@ -75,7 +75,7 @@ def _clients(findings: Findings) -> Iterator[Table | Text]:
         name = Text(printable(client))
         table.add_row(name, *(f"{number:,}" for number in _numbers(size)))
         many = size.degrees
-        foremost = ", ".join(f"{printable(entity)} {number:,}" for entity, number in many.foremost)
+        foremost = ", ".join(f"{printable(each.label or each.name)} {each.triples:,}" for each in many.foremost)
         degrees.add_row(name, *(f"{number:,}" for number in (many.median, many.ninety, many.most)), Text(foremost))
     yield table
     yield degrees
