@@ -388,8 +388,9 @@ def test_excerpts_keep_within_bounds() -> None:
     woods = toy_federation(clients=4, entities=30, triples=100)
     clients = whole(woods, woods.shared())
     assert [len(client.triples) for client in clients] == [88] * 4
-    assert len(sample(clients, 3)) == 3
-    assert len(sample(clients, 9)) == 4
+    assert len(sample(clients, 3, 128)) == 3
+    assert len(sample(clients, 9, 128)) == 4
+    assert [client.entities for client in sample(clients, 2, 1 << 21)] == [8, 8]
     assert clients[0].cut(30) is clients[0]
     cut = clients[0].cut(7)
     assert (cut.entities, cut.triples[:, [0, 2]].max(), len(cut.triples)) == (7, 6, 88)

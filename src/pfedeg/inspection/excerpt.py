@@ -15,7 +15,7 @@ from pfedeg.models import Model, start_rows
 from pfedeg.shared import ClientId, Rows, Shared
 
 ROWS = 1 << 15  # entities of a client, at most: more than caches hold
-ALL_ROWS = 1 << 17  # of all clients together
+BYTES = 1 << 27  # of a table of all of them, at most
 BLOCK = 1 << 9  # rows that are drawn; tables repeat them
 KEY = randomness.key("excerpt")
 STEPS = 1000  # Adam is on its way
@@ -93,7 +93,7 @@ def pooled(federation: Federation, entity: Shared, relation: Shared) -> list[Exc
     return [Excerpt("collective", np.concatenate(parts), len(entity.owners), len(relation.owners), 0)]
 
 
-def sample(clients: Sequence[Excerpt], threads: int) -> list[Excerpt]:
+def sample(clients: Sequence[Excerpt], threads: int, width: int) -> list[Excerpt]:
     """The largest clients, one for every thread, and not too much of them."""
     largest = sorted(clients, key=lambda client: -client.entities)[:threads]
-    return [client.cut(min(ROWS, ALL_ROWS // len(largest))) for client in largest]
+    return [client.cut(max(1, min(ROWS, BYTES // (4 * width * len(largest))))) for client in largest]

@@ -64,7 +64,7 @@ def _hints(clients: dict[ClientId, Sizes], common: Overlap, alike: LookAlikes) -
                 "few triples", client, f"only {count(size.train, 'training triple')}: hardly enough to learn from"
             )
         if size.relations == 1:
-            yield Hint("one relation", client, "one relation only: nothing else tells its entities apart")
+            yield Hint("one relation", client, "one relation only: little to learn beyond who occurs in it")
         if not size.valid:
             yield Hint("no valid triples", client, "no valid triples: it has no say in when training stops")
         if not size.test:

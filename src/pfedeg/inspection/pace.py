@@ -11,7 +11,7 @@ from pfedeg.config import Config
 from pfedeg.evaluation import queries
 from pfedeg.federation import Federation
 from pfedeg.graph import distinct
-from pfedeg.inspection.excerpt import ALL_ROWS, Excerpt, pooled, sample, whole
+from pfedeg.inspection.excerpt import BYTES, Excerpt, pooled, sample, whole
 from pfedeg.kernels import Absorb, cores, default_kernels, questions
 from pfedeg.shared import Rows, Shared
 from pfedeg.transport.local import Local
@@ -20,7 +20,7 @@ GOAL = 0.25  # seconds of training for each measurement
 BATCHES = (4, 16)  # of the largest client, at least and at most
 QUESTIONS = 256
 LIMIT = 20.0  # seconds after which nothing more is measured
-FREE = 0.6  # share of the threads' time that a process has on a machine that does nothing else, at least
+FREE = 0.9  # on a machine that does nothing else, at least one thread works for so much of the time
 TINY = Excerpt("tiny", np.stack([np.arange(8), np.zeros(8), np.arange(8)[::-1]], 1).astype(np.int32), 8, 1, 4)
 
 
@@ -38,17 +38,17 @@ class Pace:
 
     @property
     def busy(self) -> bool:
-        """Whether others used the machine at the same time; times are then what they would be without them."""
+        """Whether others used the machine so much that this process had to wait."""
         return self._worked < FREE * self._spent
 
     def _timed(self, work: Callable[[], object]) -> float:
-        """Seconds that some work takes; how long it had to wait for a processor does not count."""
-        began, worked = time.perf_counter(), time.process_time()
+        """Seconds that some work takes, at most those that processors worked on it: more is waiting for others."""
+        began, before = time.perf_counter(), time.process_time()
         work()
-        spent, worked = time.perf_counter() - began, (time.process_time() - worked) / self._threads
+        spent, worked = time.perf_counter() - began, time.process_time() - before
         self._spent += spent
         self._worked += worked
-        return min(spent, worked / FREE)
+        return min(spent, worked)
 
     def seconds(self, config: Config) -> float | None:
         """Of one round, with its share of an evaluation; None if measuring has taken too long already."""
@@ -78,7 +78,7 @@ class Pace:
         absorb, alone = config.build_strategy().absorb, config.method == "collective"
         dense = absorb.pull > 0 or absorb.contrast > 0
         clients = self._pool if alone else self._clients
-        chosen = sample(clients, self._threads)
+        chosen = sample(clients, self._threads, config.build_model().entity_width)
         way = (config.model, absorb.pull > 0, absorb.contrast > 0, alone)
         if way not in self._trained:
             self._trained[way] = self._measure(config, absorb, chosen, dense)
@@ -119,7 +119,8 @@ class Pace:
         """Seconds in which the valid triples of all clients are ranked."""
         if config.model not in self._ranked:
             self._compile(partial(self._rank, config, TINY))
-            self._ranked[config.model] = self._rank(config, sample(self._clients, 1)[0])
+            (largest,) = sample(self._clients, 1, config.build_model().entity_width)
+            self._ranked[config.model] = self._rank(config, largest)
         asked = 0
         for graph in self._federation.graphs.values():
             h, r, _ = graph.valid.T.astype(np.int64)
@@ -144,7 +145,7 @@ class Pace:
         key = (type(strategy).__name__, width)
         if key not in self._mixed:
             rows = sum(map(len, self._entity.travelling.values()))
-            every = max(1, rows // ALL_ROWS)
+            every = max(1, 4 * width * rows // BYTES)
             shared = Shared({client: ids[ids % every == 0] for client, ids in self._entity.ids.items()})
             latest = {
                 client: Rows(ids, np.ones((len(ids), width), np.float32)) for client, ids in shared.travelling.items()

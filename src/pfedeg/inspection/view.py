@@ -214,4 +214,4 @@ def _bytes(number: int) -> str:
 def _time(seconds: float | None, rounds: int = 1) -> str:
     if seconds is None:
         return "not measured"
-    return f"{seconds:.2g} s" if rounds == 1 and seconds < 10 else duration(rounds * seconds)
+    return f"{max(seconds, 0.001):.2g} s" if rounds == 1 and seconds < 10 else duration(rounds * seconds)
