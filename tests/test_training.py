@@ -505,7 +505,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_later(
     run = start(synthetic, out=tmp_path / "run")
 
     def full(folder: RunFolder, *arguments: Any) -> None:
-        with store._writing(folder.path / "something") as temporary:
+        with store.writing(folder.path / "something") as temporary:
             temporary.write_text("half")
             raise OSError(28, "No space left on device")
 
