@@ -24,6 +24,7 @@ from pyoxigraph import NamedNode, Quad, RdfFormat, serialize
 from pfedeg.cli import cli
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
+from pfedeg.graph import SPLITS
 from pfedeg.importing.buckets import cut, number_of
 
 EX = "http://example.org/"
@@ -139,7 +140,7 @@ def test_any_name_survives_from_csv_to_training(tmp_path_factory: pytest.TempPat
     assert done.exit_code == 0, done.exception
     wanted = {tuple(unicodedata.normalize("NFC", name) for name in row) for row in rows}
     graph = Federation.read(folder / "out").graphs["out"]
-    assert {triple for split in ("train", "valid", "test") for triple in graph.named(split)} == wanted  # type: ignore[arg-type]
+    assert {triple for split in SPLITS for triple in graph.named(split)} == wanted
 
 
 TTL = """@prefix ex: <http://example.org/> .

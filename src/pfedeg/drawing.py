@@ -59,6 +59,6 @@ def draw(make: Callable[[], "Figure"], kind: str) -> tuple[bytes, int]:
 def need_matplotlib(what: str, otherwise: str) -> None:
     """Refuse at once, not after minutes, what cannot be drawn."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401 (whether it can be imported is the question)
     except ImportError:
         raise InputError(f"{what} draws with matplotlib: pip install 'pfedeg[plot]'; {otherwise}") from None
