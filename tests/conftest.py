@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pfedeg.federation import Federation
 from pfedeg.graph import Named, split_graph
+
+settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no time is asserted, and runs are alike
+settings.load_profile("pfedeg")
 
 
 def ring(offset: int, size: int, relations: tuple[str, ...]) -> Named:

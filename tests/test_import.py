@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import NamedNode, Quad, RdfFormat, serialize
 
@@ -129,7 +129,6 @@ def test_standard_input_is_told_by_its_looks(tmp_path: Path) -> None:
 names = st.text("ab,;|\"'\\ \t\nÄ\u0308é\u0301漢😀\u2028", min_size=1, max_size=6)
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.tuples(names, names, names), min_size=1, max_size=20))
 def test_any_name_survives_from_csv_to_training(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
     import csv
@@ -197,7 +196,6 @@ def test_numbers_and_dates_become_buckets_that_can_be_read(tmp_path: Path) -> No
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=200), st.integers(2, 12))
 def test_buckets_hold_what_they_say_and_about_equally_many(values: list[int], many: int) -> None:
     buckets = cut(values, "number", many, "x")
