@@ -6,7 +6,8 @@ import pytest
 from hypothesis import settings
 
 from pfedeg.federation import Federation
-from pfedeg.graph import Named, split_graph
+from pfedeg.graph import split_graph
+from pfedeg.triples import Named
 
 settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no time is asserted, and runs are alike
 settings.load_profile("pfedeg")

@@ -18,9 +18,10 @@ import pytest
 from pfedeg import cli, store, terminal
 from pfedeg.config import Config
 from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph, write_tsv
+from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import default_kernels
 from pfedeg.training import Training
+from pfedeg.triples import write_tsv
 
 pytestmark = pytest.mark.filterwarnings("default::pfedeg.errors.DataWarning")
 SETTINGS: dict[str, Any] = {

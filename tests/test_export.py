@@ -25,9 +25,10 @@ from pfedeg.config import Config
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation, safe_name
 from pfedeg.formats import text
-from pfedeg.graph import KnowledgeGraph, Named, split_graph
+from pfedeg.graph import KnowledgeGraph, split_graph
 from pfedeg.prediction import Run
 from pfedeg.training import Training
+from pfedeg.triples import Named
 
 pytestmark = pytest.mark.filterwarnings("ignore::pfedeg.errors.DataWarning")
 ODD = [

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pfedeg import federation as module
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.federation import Federation, create_folder, partition, read_pooled, safe_name, token
-from pfedeg.graph import SPLITS, KnowledgeGraph, split_graph, write_tsv
+from pfedeg.graph import SPLITS, KnowledgeGraph, split_graph
+from pfedeg.triples import write_tsv
 
 NFD = unicodedata.normalize("NFD", "Kraków")
 ROWS = [("a", "r", "b"), ("b", "r", "c"), ("c", "s", "a")]
@@ -134,7 +135,7 @@ def test_parquet_without_client_and_split_columns(tmp_path: Path) -> None:
     heads, relations, tails = (list(column) for column in zip(*rows, strict=True))
     path = parquet(tmp_path / "atlas.parquet", head=heads, relation=relations, tail=tails)
     assert contents(Federation.read(path, 3)) == contents(Federation({"atlas": split_graph(rows, 3)}))
-    assert read_pooled(path) == rows
+    assert list(read_pooled(path)) == rows
 
 
 def test_parquet_clients_need_training_triples_and_names_of_their_own(tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ def test_read_pooled_takes_a_file_or_a_folder(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", ROWS[:1])
     write_tsv(tmp_path / "test.tsv", ROWS[1:])
     assert sorted(read_pooled(tmp_path)) == ROWS
-    assert read_pooled(tmp_path / "test.tsv") == ROWS[1:]
+    assert list(read_pooled(tmp_path / "test.tsv")) == ROWS[1:]
 
 
 def test_a_triple_that_is_in_two_splits_is_pooled_once(tmp_path: Path) -> None:

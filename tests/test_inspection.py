@@ -16,7 +16,7 @@ from pfedeg.cli import cli
 from pfedeg.config import METHODS, Config
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph, Named
+from pfedeg.graph import KnowledgeGraph
 from pfedeg.inspection import facts, pace
 from pfedeg.inspection.estimate import Estimates, estimate, settings_of
 from pfedeg.inspection.excerpt import Excerpt, sample, whole
@@ -30,6 +30,7 @@ from pfedeg.inspection.picture import write_picture
 from pfedeg.inspection.sizes import sizes
 from pfedeg.models import MODELS
 from pfedeg.training import Training
+from pfedeg.triples import Named
 from toy import toy_federation
 
 PAIRS = [(f"x{i}", f"y{i}") for i in range(10)]

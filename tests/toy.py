@@ -3,9 +3,10 @@
 import numpy as np
 
 from pfedeg.federation import Federation
-from pfedeg.graph import Ids, KnowledgeGraph, sorted_unique
+from pfedeg.graph import KnowledgeGraph, sorted_unique
 from pfedeg.kernels import Tables
 from pfedeg.models import Mat, Model
+from pfedeg.triples import Ids
 
 
 def toy_graph(

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from pfedeg import randomness
 from pfedeg.errors import RunError
 from pfedeg.evaluation import Evaluator, Metrics
-from pfedeg.graph import Ids, KnowledgeGraph, Split
+from pfedeg.graph import KnowledgeGraph, Split
 from pfedeg.kernels import Absorb, Kernels, Knowledge, Local, Moments, Tables, positives
 from pfedeg.models import Model, start_rows
 from pfedeg.shared import ClientId, Mat, Rows
+from pfedeg.triples import Ids
 
 
 class ClientState(NamedTuple):

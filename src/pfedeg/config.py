@@ -10,13 +10,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pfedeg.client import Client
 from pfedeg.errors import InputError
-from pfedeg.graph import Ids, KnowledgeGraph
+from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import Absorb, Local
 from pfedeg.models import MODELS, Model
 from pfedeg.shared import ClientId
 from pfedeg.strategies import Strategy
 from pfedeg.strategies.baselines import FedE, Single
 from pfedeg.strategies.pfedeg import PFedEGPlus, PFedEGStar
+from pfedeg.triples import Ids
 
 Value = int | float | str
 PFEDEG = ("pfedeg-star", "pfedeg-star-reg", "pfedeg-star-init", "pfedeg-plus", "pfedeg-plus-reg", "pfedeg-plus-init")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pfedeg.config import PFEDEG
-from pfedeg.graph import Ids
 from pfedeg.models import Mat
 from pfedeg.prediction import Run
 from pfedeg.shared import ClientId
+from pfedeg.triples import Ids
 
 
 class Neighbour(NamedTuple):

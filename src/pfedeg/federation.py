@@ -18,21 +18,27 @@ from pfedeg import randomness
 from pfedeg.errors import InputError, RunError
 from pfedeg.graph import (
     SPLITS,
-    Ids,
     KnowledgeGraph,
-    Named,
     has_triples,
     normal,
-    parquet_columns,
     part_of,
     read_folder,
-    read_part,
-    read_tsv,
     sorted_unique,
     split_graph,
-    write_tsv,
 )
 from pfedeg.shared import ClientId, Shared
+from pfedeg.triples import (
+    ROLES,
+    Ids,
+    Named,
+    Triples,
+    in_order,
+    numbered,
+    of_columns,
+    read_columns,
+    read_part,
+    write_tsv,
+)
 
 
 class Federation:
@@ -165,23 +171,24 @@ def _umask() -> int:
 
 def partition(triples: Named, clients: int, seed: int) -> Federation:
     """Deal the relations evenly at random to `clients` clients and split each one's triples anew."""
-    relations = sorted({normal(r) for _, r, _ in triples})
+    whole = Triples.of(triples)
+    relations, place = in_order(whole.relations, whole.ids[:, 1], normal)
     if not 1 <= clients <= len(relations):
         raise InputError(
             f"--clients {clients}: the graph has {len(relations)} relations, so 1 to {len(relations)} clients"
         )
     order = randomness.permutation(randomness.key("partition", seed), len(relations))
-    owner = {relations[relation]: place % clients for place, relation in enumerate(order.tolist())}
-    parts: list[list[tuple[str, str, str]]] = [[] for _ in range(clients)]
-    for h, r, t in triples:
-        parts[owner[normal(r)]].append((h, r, t))
+    owner = np.empty(len(relations), np.int64)
+    owner[order] = np.arange(len(relations)) % clients
+    dealt = owner[place[whole.ids[:, 1]]]
+    parts = [whole.at(dealt == client) for client in range(clients)]
     width = len(str(clients - 1))
     names = [f"client-{i:0{width}}" for i in range(clients)]
     return Federation({name: split_graph(part, seed, origin=name) for name, part in zip(names, parts, strict=True)})
 
 
-def read_pooled(path: str | Path) -> list[tuple[str, str, str]]:
-    """All triples of one graph, its splits pooled: a TSV file, a folder of TSV files, or a Parquet file."""
+def read_pooled(path: str | Path) -> Triples:
+    """All triples of one graph, its splits pooled: a TSV file, a folder of TSV or Parquet files, or a Parquet file."""
     path = Path(path)
     if path.is_dir():
         files = [file for name in (*SPLITS, "triples") if (file := part_of(path, name))]
@@ -189,13 +196,10 @@ def read_pooled(path: str | Path) -> list[tuple[str, str, str]]:
             already = any(has_triples(folder) for folder in path.iterdir() if folder.is_dir())
             hint = " (its subfolders do: is it a federation already?)" if already else ""
             raise InputError(f"{path}: holds neither train.tsv nor triples.tsv{hint}")
-        return [triple for file in files for triple in read_part(file)]
+        return Triples.joined([read_part(file) for file in files])
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
-    if path.suffix.lower() == ".tsv":
-        return read_tsv(path)
-    columns = parquet_columns(path)
-    return list(zip(columns["head"], columns["relation"], columns["tail"], strict=True))
+    return read_part(path)
 
 
 def places(names: tuple[str, ...], among: tuple[str, ...]) -> Ids:
@@ -228,26 +232,31 @@ def _client_name(folder: Path) -> ClientId:
 
 
 def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
-    columns = parquet_columns(path)
-    rows = len(columns["head"])
-    spelled = columns.get("client", [path.stem] * rows)
-    splits = columns.get("split")
+    columns = read_columns(path, ROLES, ("client", "split"))
+    triples = of_columns(columns)
+    clients, owner = [path.stem], np.zeros(len(triples), np.int32)
+    if "client" in columns:
+        clients, (owner,) = numbered(columns["client"])
+    splits, kind = list[str](), owner
+    if "split" in columns:
+        splits, (kind,) = numbered(columns["split"])
     names: dict[ClientId, str] = {}
-    for name in dict.fromkeys(spelled):
+    for name in clients:
         if names.setdefault(normal(name), name) != name:
             raise InputError(f"{path}: two clients are called {normal(name)!r} (they differ in Unicode form only)")
-    parts: dict[ClientId, dict[str, list[tuple[str, str, str]]]] = {}
-    triples = zip(columns["head"], columns["relation"], columns["tail"], strict=True)
-    for client, split, triple in zip(spelled, splits or ["train"] * rows, triples, strict=True):
-        parts.setdefault(normal(client), {}).setdefault(split, []).append(triple)
+    if unknown := set(splits).difference(SPLITS):
+        row = int(np.argmax(kind == splits.index(name := min(unknown))))
+        where = f"{path}, client {clients[owner[row]]!r}, row {row + 1}"
+        raise InputError(f"{where}: unknown split {name!r}; splits are train, valid and test")
+    order = np.argsort(owner, kind="stable")
+    ends = np.cumsum(np.bincount(owner, minlength=len(clients)))
     graphs = {}
-    for client, part in parts.items():
-        origin = f"{path}, client {client!r}"
-        if unknown := set(part).difference(SPLITS):
-            row = (splits or []).index(name := min(unknown)) + 1
-            raise InputError(f"{origin}, row {row}: unknown split {name!r}; splits are train, valid and test")
-        if splits is None:
-            graphs[client] = split_graph(part["train"], seed, origin=origin)
+    for client, rows in zip(names, np.split(order, ends[:-1]), strict=True):
+        origin, own = f"{path}, client {client!r}", triples.at(rows)
+        if splits:
+            number = {split: splits.index(split) if split in splits else -1 for split in SPLITS}
+            parts = {split: own.at(kind[rows] == number[split]) for split in SPLITS}
+            graphs[client] = KnowledgeGraph.from_names(**parts, origin=origin)
         else:
-            graphs[client] = KnowledgeGraph.from_names(*(part.get(split, ()) for split in SPLITS), origin=origin)
+            graphs[client] = split_graph(own, seed, origin=origin)
     return graphs

@@ -3,7 +3,7 @@
 import os
 import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from pfedeg import randomness
 from pfedeg.errors import DataWarning, InputError
+from pfedeg.triples import Ids, Named, Triples, in_order, read_columns, read_part
 
-Ids = NDArray[np.int32]
 Split = Literal["train", "valid", "test"]
 Side = Literal["tail", "head"]
-Named = Sequence[tuple[str, str, str]]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
@@ -48,16 +47,15 @@ class KnowledgeGraph:
         cls, train: Named, valid: Named = (), test: Named = (), *, origin: str = "graph"
     ) -> "KnowledgeGraph":
         """Number the names (normalised to Unicode NFC) and drop duplicate triples, with a warning."""
-        parts = (train, valid, test)
-        names = {name for part in parts for h, _, t in part for name in (h, t)}
-        entity, entities = _number(names)
-        relation, relations = _number({r for part in parts for _, r, _ in part})
-        splits, duplicates = [], 0
-        for part in parts:
-            ids = np.array([(entity[h], relation[r], entity[t]) for h, r, t in part], np.int32).reshape(-1, 3)
-            unique = sorted_unique(ids, len(entities), len(relations))
-            duplicates += len(ids) - len(unique)
-            splits.append(unique)
+        parts = [Triples.of(part) for part in (train, valid, test)]
+        whole = Triples.joined(parts)
+        entities, entity = in_order(whole.entities, whole.ids[:, [0, 2]], normal)
+        relations, relation = in_order(whole.relations, whole.ids[:, 1], normal)
+        h, r, t = whole.ids.T
+        ids = np.stack([entity[h], relation[r], entity[t]], 1)
+        ends = np.cumsum([len(part) for part in parts])
+        splits = [sorted_unique(part, len(entities), len(relations)) for part in np.split(ids, ends[:-1])]
+        duplicates = len(ids) - sum(map(len, splits))
         if duplicates:
             warnings.warn(f"{origin}: dropped {duplicates} duplicate triple(s)", DataWarning, stacklevel=2)
         return cls(entities, relations, *splits)
@@ -99,13 +97,6 @@ def normal(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _number(names: set[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Ids in the order of the sorted normal forms, for every spelling that occurs."""
-    ordered = tuple(sorted({normal(name) for name in names}))
-    position = {name: i for i, name in enumerate(ordered)}
-    return {name: position[normal(name)] for name in names}, ordered
-
-
 def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The different numbers in order, by sorting: `np.unique` may hash, which takes many times as long."""
     ordered = np.sort(numbers)
@@ -123,44 +114,6 @@ def sorted_unique(ids: Ids, entities: int, relations: int) -> Ids:
     return triples
 
 
-def read_tsv(path: Path) -> list[tuple[str, str, str]]:
-    """Triples from a tab-separated UTF-8 file without header: head, relation, tail; blank lines are skipped."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: not valid UTF-8; save the file as UTF-8") from None
-    triples = []
-    for number, text_line in enumerate(text.split("\n"), 1):
-        if text_line in ("", "\r"):
-            continue
-        fields = text_line.removesuffix("\r").split("\t")
-        if len(fields) != 3:
-            raise InputError(f"{path}, line {number}: {len(fields)} column(s) instead of head<TAB>relation<TAB>tail")
-        if "" in fields:
-            column = ("head", "relation", "tail")[fields.index("")]
-            raise InputError(f"{path}, line {number}: the {column} is empty")
-        triples.append((fields[0], fields[1], fields[2]))
-    if not triples:
-        raise InputError(f"{path}: empty; a triples file has a line head<TAB>relation<TAB>tail per fact")
-    return triples
-
-
-def write_tsv(path: Path, triples: Named) -> None:
-    """The counterpart of `read_tsv`."""
-    for triple in triples:
-        for name in triple:
-            if not name or name[0] == "\ufeff" or any(sign in name for sign in "\t\r\n"):
-                raise InputError(
-                    f"TSV cannot carry the name {name!r}: empty, or with a tab, line break or byte order mark"
-                )
-    path.write_text("".join(f"{h}\t{r}\t{t}\n" for h, r, t in triples), encoding="utf-8", newline="\n")
-
-
 def part_of(folder: Path, name: str) -> Path | None:
     """The file of a folder that holds its train, valid, test or all of its triples: NAME.tsv or NAME.parquet."""
     found = [path for path in (folder / f"{name}.tsv", folder / f"{name}.parquet") if path.exists()]
@@ -172,14 +125,6 @@ def part_of(folder: Path, name: str) -> Path | None:
 def has_triples(folder: Path) -> bool:
     """Whether a folder is a client's."""
     return any(part_of(folder, name) for name in ("triples", "train"))
-
-
-def read_part(path: Path) -> list[tuple[str, str, str]]:
-    """Triples from a TSV or Parquet file."""
-    if path.suffix == ".tsv":
-        return read_tsv(path)
-    columns = parquet_columns(path)
-    return list(zip(columns["head"], columns["relation"], columns["tail"], strict=True))
 
 
 def read_folder(folder: Path, seed: int) -> KnowledgeGraph:
@@ -202,8 +147,9 @@ def _labels(folder: Path) -> dict[str, str]:
     path = folder / "labels.parquet"
     if not path.exists():
         return {}
-    columns = parquet_columns(path, ("name", "label"))
-    return {normal(name): label for name, label in zip(columns["name"], columns["label"], strict=True)}
+    columns = read_columns(path, ("name", "label"))
+    names, labels = columns["name"].to_pylist(), columns["label"].to_pylist()
+    return {normal(name): label for name, label in zip(names, labels, strict=True)}
 
 
 def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> KnowledgeGraph:
@@ -237,39 +183,3 @@ def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> Knowledg
     for part in parts:
         part.flags.writeable = False
     return KnowledgeGraph(graph.entities, graph.relations, *parts)
-
-
-def parquet_columns(
-    path: Path, needed: Sequence[str] = ("head", "relation", "tail"), optional: Sequence[str] = ("client", "split")
-) -> dict[str, list[str]]:
-    """Some columns of a Parquet file, and others where present, as strings without nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "a federation is a folder with a subfolder per client, or a Parquet file"
-        raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None
-    columns = {}
-    for name in (*optional, *needed):
-        if name not in table.column_names:
-            if name in optional:
-                continue
-            found, known = ", ".join(table.column_names), f"[{', '.join(optional)},] {', '.join(needed)}"
-            raise InputError(f"{path}: no column {name!r} (found: {found}); needed: {known}")
-        column = table.column(name)
-        if column.null_count:
-            row = pc.index(pc.is_null(column), True).as_py() + 1
-            raise InputError(f"{path}, row {row}: the {name} is missing")
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-            raise InputError(f"{path}: column {name!r} is {column.type}, not text or integers")
-        columns[name] = column.cast(pa.string()).to_pylist()
-        if "" in columns[name]:
-            raise InputError(f"{path}, row {columns[name].index('') + 1}: the {name} is empty")
-    if not len(table):
-        raise InputError(f"{path}: empty; it holds no triples")
-    return columns

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.graph import Ids
+from pfedeg.triples import Ids
 
 ClientId = str
 Mat = NDArray[np.float32]

@@ -4,13 +4,11 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedeg.errors import InputError
+from pfedeg.importing.gather import Gathered
 from pfedeg.importing.sources import Source
-
-if TYPE_CHECKING:
-    from pfedeg.importing.gather import Gathered
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 ROLES = ("head", "relation", "tail")
@@ -22,7 +20,7 @@ HEADINGS = (
 SAMPLE = 100  # lines by which the delimiter is told
 
 
-def read_text(source: Source, into: "Gathered") -> None:
+def read_text(source: Source, into: Gathered) -> None:
     """A line per triple. TSV knows no quotes; in CSV a quoted name may hold anything, line breaks too."""
     into.begin(source)
     try:
@@ -32,7 +30,7 @@ def read_text(source: Source, into: "Gathered") -> None:
         raise InputError(f"{source.name}: cannot be read: {error}") from None
 
 
-def _read_lines(source: Source, text: Iterable[str], into: "Gathered") -> None:
+def _read_lines(source: Source, text: Iterable[str], into: Gathered) -> None:
     text, choices = iter(text), into.choices
     first = list(islice(text, SAMPLE))
     delimiter = choices.delimiter or ("\t" if source.format == "tsv" else _delimiter(source, first))
@@ -59,7 +57,7 @@ def _read_lines(source: Source, text: Iterable[str], into: "Gathered") -> None:
             into.plain(*names)
 
 
-def _rows(reader: Any, into: "Gathered") -> Iterator[tuple[int, list[str]]]:
+def _rows(reader: Any, into: Gathered) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the line on which they end."""
     while True:
         try:
@@ -126,7 +124,7 @@ def _places(
     return [plain.index(name.strip().lower()) for name in columns], True
 
 
-def read_parquet(source: Source, into: "Gathered") -> None:
+def read_parquet(source: Source, into: Gathered) -> None:
     """A row per triple, in columns called head, relation, tail or the like, or as chosen."""
     import pyarrow as pa
     import pyarrow.parquet as pq

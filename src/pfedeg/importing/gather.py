@@ -4,15 +4,16 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
-from pfedeg.graph import Ids, normal, sorted_unique
+from pfedeg.graph import normal, sorted_unique
 from pfedeg.importing.buckets import XSD, Kind, cut, number_of
 from pfedeg.importing.sources import Source
+from pfedeg.triples import Ids, in_order
 
 LABELS = {  # how good they are as names for people
     "http://www.w3.org/2004/02/skos/core#prefLabel": 0,
@@ -66,35 +67,25 @@ class Value(NamedTuple):
     text: str | None  # as it was spelled in a table, where it may be a name after all
 
 
-class Names:
-    """Names and their numbers, in the order in which they come; all spellings of a name have one number."""
+class Names(dict[str, int]):
+    """Spelling → number, in the order in which names come; all spellings of a name have one number."""
 
     def __init__(self) -> None:
         """None yet."""
-        self.numbers: dict[str, int] = {}
+        super().__init__()
         self.names: list[str] = []
         self.respelled: list[str] = []
 
-    def number(self, name: str) -> int:
-        """The number of a name, known or new."""
-        found = self.numbers.get(name)
-        if found is not None:
-            return found
+    def __missing__(self, name: str) -> int:
+        """The number of a spelling that is new."""
         usual = name if name.isascii() else normal(name)
-        number = self.numbers.setdefault(usual, len(self.names))
+        number = self.setdefault(usual, len(self.names))
         if number == len(self.names):
             self.names.append(usual)
         if usual != name:
-            self.numbers[name] = number
+            self[name] = number
             self.respelled.append(name)
         return number
-
-    def all(self, names: Sequence[str]) -> list[int]:
-        """The numbers of many names."""
-        found = list(map(self.numbers.get, names))
-        if None not in found:
-            return cast(list[int], found)
-        return [self.number(name) if number is None else number for name, number in zip(names, found, strict=True)]
 
 
 class Gathered:
@@ -108,7 +99,7 @@ class Gathered:
         self.dropped: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # of what was dropped
         self.entities, self.relations = Names(), Names()
-        self._heads, self._kinds, self._tails = list[str](), list[str](), list[str]()
+        self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails: see `settle`
         self._triples = array("i"), array("i"), array("i")
         self._values: dict[int, list[Value]] = {}  # by relation
         self._labels: dict[int, tuple[tuple[int, int], str]] = {}  # entity → how good (less is better), label
@@ -122,22 +113,22 @@ class Gathered:
 
     def triple(self, head: str, relation: str, tail: str) -> None:
         """A statement about two entities."""
-        self._heads.append(head)
-        self._kinds.append(relation)
-        self._tails.append(tail)
-        if len(self._heads) == STEP:
-            self._settle()
+        heads, relations, tails = self.pending
+        heads.append(head)
+        relations.append(relation)
+        tails.append(tail)
+        if len(heads) == STEP:
+            self.settle()
 
-    def _settle(self) -> None:
-        """Number the names of the last triples, many at a time."""
-        pending = (self._heads, self._kinds, self._tails)
+    def settle(self) -> None:
+        """Number the names of pending triples, many at a time: at the latest when there are STEP of them."""
         for names, among, ids in zip(
-            pending, (self.entities, self.relations, self.entities), self._triples, strict=True
+            self.pending, (self.entities, self.relations, self.entities), self._triples, strict=True
         ):
-            ids.extend(among.all(names))
-        self.statements += len(self._heads)
+            ids.extend(map(among.__getitem__, names))
+        self.statements += len(self.pending[0])
         self._tell(self._sources[-1], self.statements)
-        for names in pending:
+        for names in self.pending:
             names.clear()
 
     def plain(self, head: str, relation: str, tail: str) -> None:
@@ -157,7 +148,7 @@ class Gathered:
         elif self.choices.literals == "bucket" and (found := number_of(value, datatype)):
             self._value(head, relation, *found, None)
         else:
-            self.entities.number(head)
+            self.entities[head]  # heard of, though nothing may be left of it
             kind = "texts" if number_of(value, datatype) is None else "numbers and dates"
             self.drop(kind, f"{relation} {value[:40]!r}")
 
@@ -190,12 +181,13 @@ class Gathered:
 
     def finish(self) -> Graph:
         """The graph of all that was gathered."""
-        self._settle()
+        self.settle()
         triples = np.stack([np.frombuffer(part, np.int32) for part in self._triples], 1)
         heard = len(self.entities.names)
         triples = np.concatenate([triples, self._bucketed(triples)])
-        entities, place = _in_order(self.entities.names, triples[:, [0, 2]], self._blank_names())
-        relations, kind = _in_order(self.relations.names, triples[:, 1], {})
+        blanks = self._blank_names()
+        entities, place = in_order(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
+        relations, kind = in_order(self.relations.names, triples[:, 1], str)
         ids = np.stack([place[triples[:, 0]], kind[triples[:, 1]], place[triples[:, 2]]], 1)
         distinct = sorted_unique(ids, len(entities), len(relations))
         isolated = int((place[:heard] < 0).sum())
@@ -205,19 +197,19 @@ class Gathered:
 
     def _value(self, head: str, relation: str, number: float, kind: Kind, text: str | None) -> None:
         self.statements += 1
-        values = self._values.setdefault(self.relations.number(relation), [])
-        values.append(Value(self.entities.number(head), number, kind, text))
+        values = self._values.setdefault(self.relations[relation], [])
+        values.append(Value(self.entities[head], number, kind, text))
 
     def _label(self, head: str, grade: int, value: str, language: str | None) -> None:
         self.statements += 1
-        entity = self.entities.number(head)
+        entity = self.entities[head]
         tongue = 0 if (language or "").split("-")[0] == self.choices.language else 1 if not language else 2
         if entity not in self._labels or (tongue, grade) < self._labels[entity][0]:
             self._labels[entity] = (tongue, grade), value
 
     def _bucketed(self, triples: Ids) -> Ids:
         """Triples for the values: in buckets, or as they are spelled if the relation has other tails as well."""
-        mixed = set(np.unique(triples[:, 1]).tolist())
+        mixed = set(np.flatnonzero(np.bincount(triples[:, 1])).tolist())
         locals_ = Counter(_local(self.relations.names[relation]) for relation in self._values)
         rows = []
         for relation, values in self._values.items():
@@ -226,14 +218,13 @@ class Gathered:
             kinds: dict[Kind, list[Value]] = {}
             for value in values:
                 if value.text is not None and relation in mixed:
-                    rows.append((value.head, relation, self.entities.number(value.text)))
+                    rows.append((value.head, relation, self.entities[value.text]))
                 else:
                     kinds.setdefault(value.kind, []).append(value)
             for kind, same in kinds.items():
                 buckets = cut([value.number for value in same], kind, self.choices.buckets, name)
                 rows += [
-                    (value.head, relation, self.entities.number(bucket))
-                    for value, bucket in zip(same, buckets, strict=True)
+                    (value.head, relation, self.entities[bucket]) for value, bucket in zip(same, buckets, strict=True)
                 ]
         return np.array(rows, np.int32).reshape(-1, 3)
 
@@ -258,15 +249,3 @@ def quoted(value: str, datatype: str, language: str | None) -> str:
 
 def _local(name: str) -> str:
     return name[max(name.rfind("#"), name.rfind("/")) + 1 :] or name
-
-
-def _in_order(
-    names: Sequence[str], used: NDArray[np.int32], renamed: Mapping[str, str]
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """The names that are used, sorted, and the place of every number among them (−1 for what is not used)."""
-    numbers = np.unique(used).tolist()
-    final = {number: renamed.get(names[number], names[number]) for number in numbers}
-    order = sorted(numbers, key=final.__getitem__)
-    place = np.full(len(names), -1, np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return tuple(final[number] for number in order), place

@@ -1,19 +1,17 @@
 """Statements from RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedeg.errors import InputError
+from pfedeg.importing.gather import STEP, Gathered
 from pfedeg.importing.sources import Source
-
-if TYPE_CHECKING:
-    from pfedeg.importing.gather import Gathered
 
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
 RECOVERS = ("nt", "nq", "ttl", "trig")  # after an error, the parser finds the next statement
 BASE = "file:///"  # relative names are told apart from absolute ones, and stay as short as they were
 
 
-def read(source: Source, into: "Gathered") -> None:
+def read(source: Source, into: Gathered) -> None:
     """Every statement of a source; graph names are not looked at."""
     from pyoxigraph import RdfFormat, parse
 
@@ -37,15 +35,19 @@ def read(source: Source, into: "Gathered") -> None:
     into.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
 
 
-def _statements(parser: Any, into: "Gathered") -> None:
+def _statements(parser: Any, into: Gathered) -> None:
     from pyoxigraph import BlankNode, Literal, NamedNode
 
     keeps_blank = into.choices.blank == "keep"
-    for statement in parser:
-        subject, relation, value = statement.subject, statement.predicate.value, statement.object
+    heads, relations, tails = into.pending
+    for subject, predicate, value, _ in parser:
         kinds = type(subject), type(value)
-        if kinds == (NamedNode, NamedNode):
-            into.triple(subject.value, relation, value.value)
+        if kinds == (NamedNode, NamedNode):  # nearly all: no call for each
+            heads.append(subject.value)
+            relations.append(predicate.value)
+            tails.append(value.value)
+            if len(heads) == STEP:
+                into.settle()
         elif not {*kinds} <= {NamedNode, BlankNode, Literal}:
             into.drop("statements about statements")
         elif BlankNode in kinds and not keeps_blank:
@@ -53,6 +55,6 @@ def _statements(parser: Any, into: "Gathered") -> None:
         else:
             head = into.blank(subject.value) if kinds[0] is BlankNode else subject.value
             if kinds[1] is Literal:
-                into.literal(head, relation, value.value, value.datatype.value, value.language)
+                into.literal(head, predicate.value, value.value, value.datatype.value, value.language)
             else:
-                into.triple(head, relation, into.blank(value.value) if kinds[1] is BlankNode else value.value)
+                into.triple(head, predicate.value, into.blank(value.value) if kinds[1] is BlankNode else value.value)

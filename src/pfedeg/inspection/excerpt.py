@@ -9,10 +9,11 @@ from pfedeg import randomness
 from pfedeg.client import Client, ClientState
 from pfedeg.config import Config
 from pfedeg.federation import Federation
-from pfedeg.graph import Ids, KnowledgeGraph
+from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import Absorb, Moments, Tables
 from pfedeg.models import Model, start_rows
 from pfedeg.shared import ClientId, Rows, Shared
+from pfedeg.triples import Ids
 
 ROWS = 1 << 15  # entities of a client, at most: more than caches hold
 BYTES = 1 << 27  # of a table of all of them, at most

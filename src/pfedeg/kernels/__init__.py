@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import lines, randomness
-from pfedeg.graph import Ids, KnowledgeGraph, Known
+from pfedeg.graph import KnowledgeGraph, Known
 from pfedeg.models import Mat, Model
+from pfedeg.triples import Ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import lines, randomness
-from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys, passes, ranking
 from pfedeg.kernels.jit import Team
 from pfedeg.kernels.scratch import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
 from pfedeg.kernels.tiles import QUERIES
 from pfedeg.models import Mat, Model
+from pfedeg.triples import Ids
 
 
 class Fused:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
-from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys
 from pfedeg.models import Array, Mat, Model
+from pfedeg.triples import Ids
 
 
 class Gradient(NamedTuple):

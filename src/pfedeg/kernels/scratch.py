@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import lines
-from pfedeg.graph import Ids
 from pfedeg.kernels import Absorb, Local, Tables
 from pfedeg.kernels.vectors import LANES
 from pfedeg.models import Mat
+from pfedeg.triples import Ids
 
 ROWS = 512  # at most so many entity rows are taken at a time
 

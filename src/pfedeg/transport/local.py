@@ -6,11 +6,12 @@ from functools import partial
 from pfedeg.client import Client, ClientState
 from pfedeg.evaluation import Metrics
 from pfedeg.federation import places
-from pfedeg.graph import Ids, Split
+from pfedeg.graph import Split
 from pfedeg.kernels import Kernels, Tables
 from pfedeg.rounds import Update
 from pfedeg.shared import ClientId, Rows
 from pfedeg.transport.schedule import Job, carry_out
+from pfedeg.triples import Ids
 
 
 class Local:

@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from pfedeg.evaluation import Metrics
-from pfedeg.graph import Ids
 from pfedeg.shared import Rows
 from pfedeg.store import Arrays
+from pfedeg.triples import Ids
 
 PROTOCOL = 1
 KINDS = ("hello", "begin", "train", "evaluate", "finish", "refusal")

@@ -19,11 +19,12 @@ from pfedeg.client import Client, ClientState
 from pfedeg.config import Config
 from pfedeg.course import make_result, summary
 from pfedeg.errors import RunError
-from pfedeg.graph import SPLITS, Ids
+from pfedeg.graph import SPLITS
 from pfedeg.kernels import Kernels, Tables
 from pfedeg.shared import ClientId, Rows
 from pfedeg.store import RunFolder, read_arrays, write_arrays
 from pfedeg.transport.messages import Note, ProtocolError, metrics_facts, read_rows, rows_arrays
+from pfedeg.triples import Ids
 
 WORK = ".work"
 
