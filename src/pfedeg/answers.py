@@ -1,12 +1,9 @@
-"""Commands that answer questions from a finished run: one, a file of them, or all of a relation."""
+"""Commands that answer questions from a finished run, and say how sure that is."""
 
-import csv
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from io import StringIO
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +14,13 @@ from pfedeg.errors import InputError, printable
 from pfedeg.options import CONTEXT, console, count, json_option, say, threads_option
 
 if TYPE_CHECKING:
-    from pfedeg.graph import KnowledgeGraph, Side
+    from pfedeg.graph import Side
     from pfedeg.prediction import Prediction, Run
+    from pfedeg.questions import Asked
+    from pfedeg.writers import Row
 
 COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
 REASONS = ("because", "taught_by")
-LINE_SECONDS = 5.0
-Row = dict[str, Any]
 
 
 @click.command(context_settings=CONTEXT)
@@ -68,6 +65,8 @@ def predict(
     """
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
+    from pfedeg.questions import of_file, of_relation
+    from pfedeg.writers import writer
 
     many = questions is not None or (head is None and tail is None)
     if questions is not None and (head, relation, tail) != (None, None, None):
@@ -79,7 +78,7 @@ def predict(
     opened = Run(run, default_kernels(threads))
     give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
     if many:
-        asked = _of_file(questions, graph) if questions else _of_relation(relation or "", heads, graph)
+        asked = of_file(questions, graph) if questions else of_relation(relation or "", heads, graph)
         if out is None and not as_json:
             much = f"{count(len(asked), 'question')} are many for a terminal"
             raise InputError(f"--out: {much}; name a file, or add --json")
@@ -88,7 +87,7 @@ def predict(
     answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
     rows = [_row(_given(opened, client, head, relation or "", tail), answer, give) for answer in answers]
     if out is not None:
-        with _writer(out, explain) as write:
+        with writer(out, _columns(explain)) as write:
             write(rows)
         click.echo(f"wrote {count(len(answers), 'answer')} to {out}")
     elif as_json:
@@ -142,70 +141,10 @@ def _reasons(run: "Run", client: str) -> Give:
     return give
 
 
-Asked = tuple["Side", tuple[int, int]]  # which side is asked for; the given entity and the relation
-
-
-def _of_relation(relation: str, heads: bool, graph: "KnowledgeGraph") -> list[Asked]:
-    """A question for every entity that the relation is known of."""
-    import numpy as np
-
-    from pfedeg.graph import SPLITS
-    from pfedeg.prediction import look_up
-
-    kind, column = look_up("relation", relation, graph), 2 if heads else 0
-    parts = [graph.triples(split) for split in SPLITS]
-    given = np.unique(np.concatenate([part[part[:, 1] == kind, column] for part in parts])).tolist()
-    return [("head" if heads else "tail", (entity, kind)) for entity in given]
-
-
-def _of_file(path: Path, graph: "KnowledgeGraph") -> list[Asked]:
-    """The questions of a file, every one checked before any is answered."""
-    from pfedeg.prediction import ask
-
-    asked = []
-    for number, row in enumerate(_rows(path), 1):
-        try:
-            asked.append(ask(graph, row.get("relation") or "", row.get("head") or None, row.get("tail") or None))
-        except InputError as error:
-            raise InputError(f"{path}, question {number}: {error}") from None
-    if not asked:
-        raise InputError(f"{path}: no questions in it")
-    return asked
-
-
-def _rows(path: Path) -> Iterable[dict[str, str | None]]:
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            rows: list[dict[str, str | None]] = pq.read_table(path).to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
-        names = list(rows[0]) if rows else []
-    else:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-        first = text.partition("\n")[0]
-        reader = csv.DictReader(
-            StringIO(text, newline=""), delimiter="\t" if "\t" in first else ";" if ";" in first else ","
-        )
-        rows, names = list(reader), list(reader.fieldnames or ())
-    if "relation" not in names or not {"head", "tail"} & set(names):
-        raise InputError(
-            f"{path}: expected columns head, relation (and tail, to ask for heads); found {', '.join(names)}"
-        )
-    return rows
-
-
 def _answer_many(
     run: "Run",
     client: str,
-    asked: Sequence[Asked],
+    asked: "Sequence[Asked]",
     k: int,
     known: bool,
     least: float,
@@ -213,24 +152,26 @@ def _answer_many(
     give: Give | None,
 ) -> None:
     """Answer, question by question, and write as we go."""
-    from pfedeg.terminal import duration
+    from pfedeg.terminal import ahead, meter
+    from pfedeg.writers import printer, writer
 
-    graph, began, said, written = run.graph(run.named(client)), time.monotonic(), time.monotonic(), 0
-    with _writer(out, give is not None) if out else _printer() as write:
+    graph, began, written, total = run.graph(run.named(client)), time.monotonic(), 0, len(asked)
+    with (
+        writer(out, _columns(give is not None)) if out else printer() as write,
+        meter(console(stderr=True), "answering", total) as show,
+    ):
         for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
             entity, relation = graph.entities[question[0]], graph.relations[question[1]]
             given = _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
             write([_row(given, answer, give) for answer in answers])
             written += len(answers)
-            if (now := time.monotonic()) - said > LINE_SECONDS:
-                said, ahead = now, (now - began) / place * (len(asked) - place)
-                say(f"{place:,} of {count(len(asked), 'question')}, {duration(ahead)} left")
+            show(place, f"{place:,} of {count(total, 'question')}{ahead(began, place, total)}", False)
     if out:
         click.echo(f"wrote {count(written, 'answer')} to {count(len(asked), 'question')} to {out}")
 
 
 def _answers(
-    run: "Run", client: str, asked: Sequence[Asked], k: int, known: bool, least: float
+    run: "Run", client: str, asked: "Sequence[Asked]", k: int, known: bool, least: float
 ) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
     """The questions for tails first, then those for heads, each with its answers."""
     from pfedeg.graph import SPLITS
@@ -244,11 +185,15 @@ def _answers(
                 yield side, question, found
 
 
-def _names(head: str | None, relation: str, tail: str | None) -> Row:
+def _columns(explained: bool) -> tuple[str, ...]:
+    return (*COLUMNS, *REASONS) if explained else COLUMNS
+
+
+def _names(head: str | None, relation: str, tail: str | None) -> "Row":
     return {"head": head, "relation": relation, "tail": tail, "asked": "tail" if tail is None else "head"}
 
 
-def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> Row:
+def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
     """The names of a question as they stand in the graph."""
     from pfedeg.prediction import ask
 
@@ -258,62 +203,10 @@ def _given(run: "Run", client: str, head: str | None, relation: str, tail: str |
     return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
 
 
-def _row(given: Row, answer: "Prediction", give: Give | None) -> Row:
+def _row(given: "Row", answer: "Prediction", give: Give | None) -> "Row":
     found = {name: getattr(answer, name) for name in ("rank", "score", "probability", "known", "label")}
     row = {**given, given["asked"]: answer.entity, **found}
     return row | give(row["head"], row["relation"], row["tail"]) if give else row
-
-
-Write = Callable[[Sequence[Row]], None]
-
-
-@contextmanager
-def _printer() -> Iterator[Write]:
-    """A line of JSON for each answer, on standard output."""
-    yield lambda rows: click.echo("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), nl=False)
-
-
-@contextmanager
-def _writer(out: Path, explained: bool) -> Iterator[Write]:
-    """Rows to a file, which appears when all are there."""
-    from pfedeg.store import writing
-
-    if out.suffix not in (".parquet", ".csv", ".jsonl"):
-        raise InputError(f"--out {out}: expected a name that ends with .parquet, .csv or .jsonl")
-    if not out.parent.is_dir():
-        raise InputError(f"--out {out}: the folder {out.parent} is not there")
-    columns = (*COLUMNS, *REASONS) if explained else COLUMNS
-    with writing(out) as path:
-        if out.suffix == ".parquet":
-            yield from _parquet(path, columns)
-        else:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                if out.suffix == ".csv":
-                    writer = csv.DictWriter(file, columns, lineterminator="\n")
-                    writer.writeheader()
-                    yield writer.writerows
-                else:
-                    yield lambda rows: file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Rows to a Parquet file, some ten thousand at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {"rank": pa.int32(), "score": pa.float32(), "probability": pa.float32()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
-    held: list[Row] = []
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-
-        def write(rows: Sequence[Row], all: bool = False) -> None:
-            held.extend(rows)
-            if len(held) > 10_000 or (all and held):
-                writer.write_table(pa.Table.from_pylist(held, schema))
-                held.clear()
-
-        yield write
-        write([], all=True)
 
 
 @click.command(context_settings=CONTEXT)
@@ -367,16 +260,20 @@ def calibrate(
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
     from pfedeg.store import writing
+    from pfedeg.terminal import ahead, meter
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
     opened = Run(run, default_kernels(threads))
     told, curves, fitted = {}, {}, {}
-    for name in [opened.named(client)] if client else opened.clients:
-        graph, answerer = opened.graph(name), opened.answerer(name)
-        fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
-        bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
-        told[name], curves[name] = {"error": error(bins), "bins": list(table(bins))}, bins
+    began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)
+    with meter(console(stderr=True), "calibrating", len(names)) as show:
+        for place, name in enumerate(names):
+            show(place, f"{name}, {place + 1} of {count(len(names), 'client')}{ahead(began, place, len(names))}", False)
+            graph, answerer = opened.graph(name), opened.answerer(name)
+            fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
+            bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
+            told[name], curves[name] = {"error": error(bins), "bins": list(table(bins))}, bins
     if picture is not None:
         figure = draw(curves)
         with writing(picture) as path:

@@ -1,11 +1,12 @@
 """What people see in a terminal: progress with time left, tables, the affinity, a curve."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -28,33 +29,54 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+Show = Callable[[float, str, bool], None]
+
+
+@contextmanager
+def meter(console: Console, label: str, total: float | None) -> Iterator[Show]:
+    """How far something has come, shown by calls with what is done, a remark, and whether that is worth a line.
+
+    In a terminal a bar that vanishes at the end, elsewhere plain lines: those worth it, and one every few seconds.
+    """
+    shown = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[note]}")
+    printed = time.monotonic()
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(printable(label), total=total, note="")
+
+        def show(done: float, note: str, worth_a_line: bool = False) -> None:
+            nonlocal printed
+            progress.update(task, completed=done, note=printable(note))
+            now = time.monotonic()
+            if not console.is_terminal and (worth_a_line or now - printed > LINE_SECONDS):
+                console.print(printable(f"{label}: {note}"), highlight=False, soft_wrap=True)
+                printed = now
+
+        yield show
+
+
+def ahead(began: float, done: float, total: float | None) -> str:
+    """The time left, by that since `began`, as an end of a remark."""
+    if not total or not 0 < done < total:
+        return ""
+    return f", {duration((time.monotonic() - began) / done * (total - done))} left"
+
+
 def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
-    """The rounds of a run, shown as they pass: a bar in a terminal, plain lines elsewhere."""
+    """The rounds of a run, shown as they pass."""
     total = training.config.rounds or 0
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
         console.print(f"{label}: goes on after round {before}", highlight=False, soft_wrap=True)
-    shown = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    progress = Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
-    with progress:
-        task = progress.add_task(label, total=total, completed=before, note="first round")
-        printed = began
+    with meter(console, label, total) as show:
+        show(before, "first round", False)
         for done in training:
-            now = time.monotonic()
+            now, left = time.monotonic(), None
             if done.number == before + 1:  # it may have compiled kernels: no measure for the others
-                began, note = now, _note(training, done, None)
+                began = now
             else:
-                note = _note(training, done, (now - began) / (done.number - before - 1) * (total - done.number))
-            progress.update(task, completed=done.number, note=note)
-            if not console.is_terminal and (done.metrics is not None or now - printed > LINE_SECONDS):
-                console.print(f"{label}: round {done.number}/{total}, {note}", highlight=False, soft_wrap=True)
-                printed = now
+                left = (now - began) / (done.number - before - 1) * (total - done.number)
+            note = f"round {done.number}/{total}, {_note(training, done, left)}"
+            show(done.number, note, done.metrics is not None)
             yield done
 
 

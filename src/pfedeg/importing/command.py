@@ -8,9 +8,7 @@ from typing import Any
 import click
 
 from pfedeg.errors import InputError, printable
-from pfedeg.options import CONTEXT, count, json_option, say
-
-LINE_SECONDS = 5.0
+from pfedeg.options import CONTEXT, console, count, json_option
 
 
 @click.command("import", context_settings=CONTEXT)
@@ -56,7 +54,7 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     from pfedeg.importing.reading import read
     from pfedeg.importing.sources import FORMATS, Source, find
     from pfedeg.importing.write import summary, write
-    from pfedeg.terminal import duration
+    from pfedeg.terminal import ahead, meter
 
     if format is not None and format not in FORMATS:
         raise InputError(f"--format {format}: unknown{suggest(format, FORMATS)}; one of {', '.join(FORMATS)}")
@@ -72,23 +70,21 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"--delimiter {delimiter!r}: expected one sign, or tab")
     choices = Choices(**{**chosen, "delimiter": delimiter, "columns": columns.split(",") if columns else None})
-    began = said = time.monotonic()
-    total = sum(source.size for source in found)
+    began = time.monotonic()
+    total = None if any(not source.size for source in found) else sum(source.size for source in found)
+    label = f"importing {found[0].name}" if len(found) == 1 else f"importing {len(found)} files"
+    with meter(console(stderr=True), label, total) as show:
 
-    def tell(source: Source, statements: int) -> None:
-        nonlocal said
-        now = time.monotonic()
-        if now - said > LINE_SECONDS:
-            said = now
+        def tell(source: Source, statements: int) -> None:
             done = sum(each.seen for each in found)
-            ahead = f", {duration((now - began) * (total - done) / done)} left" if 0 < done < total else ""
             share = f" ({done / total:.0%})" if total else ""
-            say(f"{source.name}: {statements:,} statements{share}{ahead}")
+            show(done, f"{statements:,} statements{share}{ahead(began, done, total)}", False)
 
-    gathered = Gathered(choices, tell)
-    for source in found:
-        read(source, gathered)
-    graph = gathered.finish()
+        gathered = Gathered(choices, tell)
+        for source in found:
+            read(source, gathered)
+        show(total or 0, f"{gathered.statements:,} statements read; names are put in order", False)
+        graph = gathered.finish()
     told = summary(gathered, graph, len(found))
     if not told["triples"]:
         reasons = ", ".join(f"{many:,} {kind}" for kind, many in gathered.dropped.items())
