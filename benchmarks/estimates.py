@@ -51,12 +51,10 @@ def main() -> None:
             took = plain + max(0.0, evaluated - plain) / ROUNDS
             run = runs[model, method]
             seconds, size = run["seconds_per_round"], run["bytes"]
-            time = (
-                "not measured" if seconds is None else f"{seconds:6.2f} s told, {took:6.2f} taken, {seconds / took:.2f}"
-            )
-            print(
-                f"{model:8} {method:12} {time}; {size / 1e6:6,.0f} MB told, {peak / 1e6:6,.0f} taken, {size / peak:.2f}"
-            )
+            print(f"{model:8} {method:12}", end=" ")
+            if seconds is not None:
+                print(f"{seconds:6.2f} s told, {took:6.2f} taken, {seconds / took:.2f}", end="; ")
+            print(f"{size / 1e6:6,.0f} MB told, {peak / 1e6:6,.0f} taken, {size / peak:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -405,16 +405,22 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_federation_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    federation = Federation({"a": graph(ROWS), "b": graph([("tab\there", "r", "x")])})
-    with pytest.raises(InputError, match="TSV cannot carry the name"):
-        federation.write(tmp_path / "new")
-    assert list(tmp_path.iterdir()) == []
+def test_names_that_tsv_cannot_carry_are_written_as_parquet(tmp_path: Path) -> None:
+    odd = [("tab\there", "r", "two\nlines"), ("two\nlines", "r", "\ufeffmark")]
+    federation = Federation({"a": graph(ROWS), "b": graph(odd, ROWS[:1])})
+    federation.write(tmp_path / "new")
+    assert contents(Federation.read(tmp_path / "new")) == contents(federation)
+    found = sorted(str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").glob("*/*"))
+    assert found == ["a/train.tsv", "b/train.parquet", "b/valid.parquet"]
 
-    def full(path: Path, triples: Any) -> None:
+
+def test_a_federation_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = Federation({"a": graph(ROWS), "b": graph(ROWS[1:])})
+
+    def full(folder: Path, name: str, triples: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_tsv", full)
+    monkeypatch.setattr(module, "write_part", full)
     with pytest.raises(RunError, match="No space left on device"):
         federation.write(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []

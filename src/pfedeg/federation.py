@@ -37,7 +37,7 @@ from pfedeg.triples import (
     of_columns,
     read_columns,
     read_part,
-    write_tsv,
+    write_part,
 )
 
 
@@ -85,7 +85,7 @@ class Federation:
             target.mkdir()
             for split in SPLITS:
                 if len(graph.triples(split)):
-                    write_tsv(target / f"{split}.tsv", graph.named(split))
+                    write_part(target, split, Triples(graph.entities, graph.relations, graph.triples(split)))
 
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
         """Aligned ids: positions in the sorted list of all clients' tokens."""
@@ -158,7 +158,7 @@ def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         temporary.chmod(0o777 & ~_umask())
         os.replace(temporary, folder)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -120,15 +120,40 @@ def read_tsv(path: Path) -> Triples:
     return Triples(list(entities), list(relations), np.frombuffer(ids, np.int32).reshape(-1, 3))
 
 
+def write_part(folder: Path, name: str, triples: Triples) -> None:
+    """The counterpart of `read_part`: NAME.tsv, or NAME.parquet if there is a name that TSV cannot carry."""
+    if all(map(fits_tsv, (*triples.entities, *triples.relations))):
+        write_tsv(folder / f"{name}.tsv", triples)
+    else:
+        write_parquet(folder / f"{name}.parquet", triples)
+
+
 def write_tsv(path: Path, triples: Named) -> None:
     """The counterpart of `read_tsv`."""
     for triple in triples:
         for name in triple:
-            if not name or name[0] == "\ufeff" or any(sign in name for sign in "\t\r\n"):
+            if not fits_tsv(name):
                 raise InputError(
                     f"TSV cannot carry the name {name!r}: empty, or with a tab, line break or byte order mark"
                 )
     path.write_text("".join(f"{h}\t{r}\t{t}\n" for h, r, t in triples), encoding="utf-8", newline="\n")
+
+
+def fits_tsv(name: str) -> bool:
+    """Whether a name would be read from TSV as it was written."""
+    return bool(name) and name[0] != "\ufeff" and not any(sign in name for sign in "\t\r\n")
+
+
+def write_parquet(path: Path, triples: Triples) -> None:
+    """Columns head, relation and tail, in which each name is stored once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {}
+    for role, codes in zip(ROLES, triples.ids.T, strict=True):
+        names = triples.relations if role == "relation" else triples.entities
+        columns[role] = pa.DictionaryArray.from_arrays(np.ascontiguousarray(codes), pa.array(names, pa.string()))
+    pq.write_table(pa.table(columns), path, compression="zstd")
 
 
 def read_columns(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:

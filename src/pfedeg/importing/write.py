@@ -10,46 +10,30 @@ import pyarrow.parquet as pq
 
 from pfedeg.federation import check_free, create_folder
 from pfedeg.importing.gather import Gathered, Graph
-from pfedeg.store import write_bytes, write_json
+from pfedeg.store import write_json, writing
+from pfedeg.triples import Triples, write_parquet
 
 MOST_SHOWN = 5
 
 
 def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
     """OUT.parquet has the triples alone; a folder also has names for people's eyes and what is told of the import."""
+    triples = Triples(graph.entities, graph.relations, graph.triples)
     if out.suffix == ".parquet":
         check_free(out)
-        write_bytes(out, _parquet(triples_table(graph)))
+        with writing(out) as path:
+            write_parquet(path, triples)
         return
 
     def fill(folder: Path) -> None:
-        write_bytes(folder / "triples.parquet", _parquet(triples_table(graph)))
+        write_parquet(folder / "triples.parquet", triples)
         if graph.labels:
             names = sorted(graph.labels)
-            write_bytes(
-                folder / "labels.parquet",
-                _parquet(pa.table({"name": names, "label": [graph.labels[name] for name in names]})),
-            )
+            labels = pa.table({"name": names, "label": [graph.labels[name] for name in names]})
+            pq.write_table(labels, folder / "labels.parquet", compression="zstd")
         write_json(folder / "import.json", told)
 
     create_folder(out, fill)
-
-
-def triples_table(graph: Graph) -> pa.Table:
-    """Triples with names, each of which is stored once."""
-    entities, relations = pa.array(graph.entities, pa.string()), pa.array(graph.relations, pa.string())
-    columns = {}
-    for place, (name, among) in enumerate((("head", entities), ("relation", relations), ("tail", entities))):
-        codes = pa.array(np.ascontiguousarray(graph.triples[:, place]), pa.int32())
-        columns[name] = pa.DictionaryArray.from_arrays(codes, among)
-    return pa.table(columns)
-
-
-def _parquet(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
 
 
 def summary(gathered: Gathered, graph: Graph, sources: int) -> dict[str, Any]:
