@@ -414,6 +414,16 @@ def test_names_that_tsv_cannot_carry_are_written_as_parquet(tmp_path: Path) -> N
     assert found == ["a/train.tsv", "b/train.parquet", "b/valid.parquet"]
 
 
+def test_labels_are_written_and_dealt_to_those_who_know_the_name(tmp_path: Path) -> None:
+    labels = {"a": "Aachen", "r": "is by", "s": "sees", "nobody": "Nobody"}
+    rows = [("a", "r", "b"), ("b", "r", "c"), ("b", "s", "c"), ("c", "s", "b")]
+    federation = partition(rows, 2, 0, labels)
+    federation.write(tmp_path / "new")
+    graphs = Federation.read(tmp_path / "new").graphs.values()
+    assert [dict(graph.labels) for graph in graphs if "a" in graph.entities] == [{"a": "Aachen", "r": "is by"}]
+    assert [dict(graph.labels) for graph in graphs if "a" not in graph.entities] == [{"s": "sees"}]
+
+
 def test_a_federation_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = Federation({"a": graph(ROWS), "b": graph(ROWS[1:])})
 

@@ -83,8 +83,9 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     """
     from pfedeg.federation import partition as deal
     from pfedeg.federation import read_pooled
+    from pfedeg.graph import read_labels
 
-    federation = deal(read_pooled(graph), clients, seed)
+    federation = deal(read_pooled(graph), clients, seed, read_labels(graph))
     federation.write(out)
     for name, part in federation.graphs.items():
         sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -25,6 +26,7 @@ from pfedeg.graph import (
     read_folder,
     sorted_unique,
     split_graph,
+    write_labels,
 )
 from pfedeg.shared import ClientId, Shared
 from pfedeg.triples import (
@@ -86,6 +88,7 @@ class Federation:
             for split in SPLITS:
                 if len(graph.triples(split)):
                     write_part(target, split, Triples(graph.entities, graph.relations, graph.triples(split)))
+            write_labels(target, graph.own_labels)
 
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
         """Aligned ids: positions in the sorted list of all clients' tokens."""
@@ -169,7 +172,7 @@ def _umask() -> int:
     return mask
 
 
-def partition(triples: Named, clients: int, seed: int) -> Federation:
+def partition(triples: Named, clients: int, seed: int, labels: Mapping[str, str] | None = None) -> Federation:
     """Deal the relations evenly at random to `clients` clients and split each one's triples anew."""
     whole = Triples.of(triples)
     relations, place = in_order(whole.relations, whole.ids[:, 1], normal)
@@ -184,7 +187,8 @@ def partition(triples: Named, clients: int, seed: int) -> Federation:
     parts = [whole.at(dealt == client) for client in range(clients)]
     width = len(str(clients - 1))
     names = [f"client-{i:0{width}}" for i in range(clients)]
-    return Federation({name: split_graph(part, seed, origin=name) for name, part in zip(names, parts, strict=True)})
+    dealt_to = {name: split_graph(part, seed, origin=name) for name, part in zip(names, parts, strict=True)}
+    return Federation({name: replace(graph, labels=labels or {}) for name, graph in dealt_to.items()})
 
 
 def read_pooled(path: str | Path) -> Triples:

@@ -77,6 +77,12 @@ class KnowledgeGraph:
         keys, first = np.unique(owner, return_index=True)
         return Known(keys, np.append(first, len(owner)).astype(np.int64), answers.astype(np.int32))
 
+    @cached_property
+    def own_labels(self) -> Mapping[str, str]:
+        """The labels of names that are in the graph."""
+        names = dict.fromkeys((*self.entities, *self.relations))
+        return {name: self.labels[name] for name in names if name in self.labels}
+
     def shown(self, name: str) -> str:
         """A name as people know it."""
         return self.labels.get(name, name)
@@ -135,14 +141,14 @@ def read_folder(folder: Path, seed: int) -> KnowledgeGraph:
         for split in SPLITS:
             if part := part_of(folder, split):
                 raise InputError(f"{folder}: holds both {whole.name} and {part.name}; keep one of them")
-        return replace(split_graph(read_part(whole), seed, origin=origin), labels=_labels(folder))
+        return replace(split_graph(read_part(whole), seed, origin=origin), labels=read_labels(folder))
     if not train:
         raise InputError(f"{folder}: holds neither train.tsv nor triples.tsv")
     parts = {split: read_part(path) for split in SPLITS if (path := part_of(folder, split))}
-    return replace(KnowledgeGraph.from_names(origin=origin, **parts), labels=_labels(folder))
+    return replace(KnowledgeGraph.from_names(origin=origin, **parts), labels=read_labels(folder))
 
 
-def _labels(folder: Path) -> dict[str, str]:
+def read_labels(folder: Path) -> dict[str, str]:
     """Names for people's eyes, if the folder has some."""
     path = folder / "labels.parquet"
     if not path.exists():
@@ -150,6 +156,17 @@ def _labels(folder: Path) -> dict[str, str]:
     columns = read_columns(path, ("name", "label"))
     names, labels = columns["name"].to_pylist(), columns["label"].to_pylist()
     return {normal(name): label for name, label in zip(names, labels, strict=True)}
+
+
+def write_labels(folder: Path, labels: Mapping[str, str]) -> None:
+    """The counterpart of `read_labels`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if labels:
+        names = sorted(labels)
+        table = pa.table({"name": names, "label": [labels[name] for name in names]})
+        pq.write_table(table, folder / "labels.parquet", compression="zstd")
 
 
 def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> KnowledgeGraph:

@@ -325,8 +325,7 @@ def writing(path: Path) -> Iterator[Path]:
 def _graph_arrays(graph: KnowledgeGraph) -> Arrays:
     arrays: Arrays = {split: graph.triples(split) for split in SPLITS}
     arrays |= pack_names("entity", graph.entities) | pack_names("relation", graph.relations)
-    if graph.labels:  # of those that are in the graph
-        named = [name for name in dict.fromkeys((*graph.entities, *graph.relations)) if name in graph.labels]
-        arrays |= pack_names("labelled", tuple(named))
-        arrays |= pack_names("label", tuple(graph.labels[name] for name in named))
+    if graph.labels:
+        arrays |= pack_names("labelled", tuple(graph.own_labels))
+        arrays |= pack_names("label", tuple(graph.own_labels.values()))
     return arrays

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pfedeg.federation import check_free, create_folder
+from pfedeg.graph import write_labels
 from pfedeg.importing.gather import Gathered, Graph
 from pfedeg.store import write_json, writing
 from pfedeg.triples import Triples, write_parquet
@@ -27,10 +26,7 @@ def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
 
     def fill(folder: Path) -> None:
         write_parquet(folder / "triples.parquet", triples)
-        if graph.labels:
-            names = sorted(graph.labels)
-            labels = pa.table({"name": names, "label": [graph.labels[name] for name in names]})
-            pq.write_table(labels, folder / "labels.parquet", compression="zstd")
+        write_labels(folder, graph.labels)
         write_json(folder / "import.json", told)
 
     create_folder(out, fill)
