@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -126,9 +127,34 @@ def test_a_file_of_questions(run: Path, tmp_path: Path) -> None:
     assert [row["tail"] for row in rows[:3]] == [each["entity"] for each in alone["predictions"]]
 
 
+def test_answers_come_in_the_order_of_the_questions_and_overwrite_nothing(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    (head, relation, tail), *_ = graph.named("train")
+    heads, tails = pa.array([None, head, None]), pa.array([tail, None, tail])
+    questions = pa.table({"head": heads, "relation": pa.array([relation] * 3), "tail": tails})
+    pq.write_table(questions, tmp_path / "q.parquet")
+    words = ("predict", run, "--client", CLIENT, "-k", 1, "--questions", tmp_path / "q.parquet")
+    rows = [json.loads(line) for line in call(*words, "--json").output.splitlines()]
+    assert [row["asked"] for row in rows] == ["head", "tail", "head"]
+    done = call(*words, "--out", tmp_path / "q.parquet")
+    assert "q.parquet: exists already" in str(done.exception)
+    assert pq.read_table(tmp_path / "q.parquet").equals(questions)
+
+
+def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"head": [7], "relation": ["left"]}), tmp_path / "q.parquet")
+    words = ("predict", run, "--client", CLIENT, "--json", "--questions", tmp_path / "q.parquet")
+    assert "question 1: unknown entity '7'" in str(call(*words).exception)
+    pq.write_table(pa.table({"head": pa.array([], pa.string()), "relation": pa.array([], pa.string())}), words[-1])
+    assert "q.parquet: no questions in it" in str(call(*words).exception)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("head,relation\n,left\n", "question 1: give either a head or a tail"),
+        ("head,relation\ne14,\n", "question 1: the relation is missing"),
+        ("", "found nothing"),
         ("head,relation\ne14,nowhere\n", "q.csv, question 1: unknown relation 'nowhere'"),
         ("head,relation\ne14,left\ne99,left\n", "q.csv, question 2: unknown entity 'e99'"),
         ("head,relation,tail\ne14,left,e15\n", "question 1: give either a head or a tail"),
@@ -147,14 +173,14 @@ def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--relation", "left"), "are many for a terminal; name a file"),
+        (("--relation", "left"), "--out: name a file for the answers"),
         (("--relation", "left", "--out", "a.pdf"), "expected a name that ends with .parquet, .csv or .jsonl"),
         (("--relation", "left", "--out", "none/a.csv"), "the folder none is not there"),
         (("--questions", "none.csv", "--out", "a.csv"), "none.csv: no such file"),
         (("--questions", "q.csv", "--head", "e14"), "goes without --head"),
         ((), "--relation: missing"),
         (("--head", "e14", "--relation", "left", "--heads"), "--heads: is for --relation alone"),
-        (("--head", "e14", "--relation", "left", "-k", "0"), "k: 0 is out of range"),
+        (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is no score"),
     ],
 )
 def test_what_cannot_be_asked_is_told_in_a_line(run: Path, words: tuple[str, ...], message: str) -> None:

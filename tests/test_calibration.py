@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pfedeg.calibration import Bin, Pairs, collect, error, fit, reliability
+from pfedeg import calibration
+from pfedeg.calibration import Bin, Pairs, collect, deviation, fit, reliability
 from pfedeg.cli import cli
 from pfedeg.config import Config
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
+from pfedeg.graph import KnowledgeGraph
 from pfedeg.prediction import Calibration, Run
 from pfedeg.training import Training
 
@@ -34,17 +36,17 @@ def test_a_curve_finds_the_chances_behind_the_scores(kind: Any) -> None:
     grid = np.linspace(-3, 3, 13)
     assert curve(grid) == pytest.approx(logistic(grid), abs=0.08 if kind == "isotonic" else 0.03)
     assert (np.diff(curve(np.linspace(-50, 50, 999))) >= 0).all()
-    assert error(reliability(curve, drawn(2))) < 0.03
-    assert error(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) < 0.03  # true on average,
+    assert deviation(reliability(curve, drawn(2))) < 0.03
+    assert deviation(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) < 0.03  # true on average,
     assert len(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) == 1  # but it tells nothing apart
-    assert error(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
+    assert deviation(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
 
 
 def test_reliability_counts_what_was_said_and_what_was_right() -> None:
     pairs = Pairs(np.array([0.0, 0.0, 1.0, 1.0]), np.array([False, True, True, True]))
     bins = reliability(Calibration((0.0, 1.0), (0.2, 1.0)), pairs)
     assert bins == [Bin(2, pytest.approx(0.2), 0.5), Bin(2, 1.0, 1.0)]
-    assert error(bins) == pytest.approx((2 * 0.3 + 2 * 0.0) / 4)
+    assert deviation(bins) == pytest.approx((2 * 0.3 + 2 * 0.0) / 4)
 
 
 @pytest.mark.parametrize("right", [0, 9, 100])
@@ -106,6 +108,31 @@ def test_a_damaged_curve_is_named(run: Path, content: str) -> None:
     (run / "clients" / "ash" / "calibration.json").write_text(content)
     with pytest.raises(InputError, match=r"calibration.json: damaged .*run `pfedeg calibrate` again"):
         Run(run).predict("ash", "near", head="e00")
+
+
+def test_a_client_with_too_few_right_answers_does_not_keep_others_from_theirs(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(answerer: Any, graph: KnowledgeGraph, *rest: Any) -> Pairs:
+        return drawn(1) if "e00" in graph.entities else Pairs(np.zeros(3), np.zeros(3, bool))
+
+    monkeypatch.setattr(calibration, "collect", some)
+    done = call("calibrate", run)
+    assert done.exit_code == 0
+    assert "left out: " in done.output
+    assert "client 'birch': 0 right answers among 3 on valid" in done.output
+    assert [Run(run).calibration(name) is not None for name in ("ash", "birch")] == [True, False]
+    assert isinstance(call("calibrate", run, "--client", "birch").exception, InputError)
+    monkeypatch.setattr(calibration, "collect", lambda *parts: Pairs(np.zeros(3), np.zeros(3, bool)))
+    assert isinstance(call("calibrate", run).exception, InputError)
+
+
+def test_probabilities_are_for_tails_alone(run: Path) -> None:
+    opened = Run(run)
+    opened.calibrate("ash", Calibration((-9.0, 9.0), (0.2, 0.7)))
+    head, relation, tail = opened.graph("ash").named("train")[0]
+    assert all(each.probability is not None for each in opened.predict("ash", relation, head=head))
+    assert all(each.probability is None for each in opened.predict("ash", relation, tail=tail))
 
 
 def test_wrong_words_are_told_in_a_line(run: Path, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ BAD = [
     ("partition nothing --clients 1 --out new", "holds neither train.tsv nor triples.tsv"),
     ("evaluate none", "none: no such folder"),
     ("evaluate data", "data: not a run"),
-    ("evaluate part", "missing; is the run finished?"),
+    ("evaluate part", "part: the run is not finished; continue it by"),
     ("evaluate run --split dev", "Invalid value for '--split'"),
     ("show data/ash/train.tsv", "not a folder"),
     ("show nothing", "nothing: not a run"),
@@ -213,10 +213,13 @@ BAD = [
     ("predict run --client Ash --head e00 --relation near", "unknown client 'Ash'; did you mean 'ash'?"),
     ("predict run --client ash --head e00 --relation naer", "unknown relation 'naer'; did you mean 'near'?"),
     ("predict run --client ash --head E01 --relation near", "unknown entity 'E01'; did you mean 'e01'?"),
-    ("predict run --client ash --head '' --relation near", "unknown entity ''"),
-    ("predict run --client ash --relation near", "are many for a terminal; name a file, or add --json"),
+    ("predict run --client ash --head '' --relation near", "the entity is missing"),
+    ("predict run --client ash --relation near", "--out: name a file for the answers, or add --json"),
     ("predict run --client ash --head e00 --tail e01 --relation near", "give either a head or a tail"),
-    ("predict run --client ash --head e00 --relation near -k 0", "k: 0 is out of range; it must be at least 1"),
+    (
+        "predict run --client ash --head e00 --relation near -k 0",
+        "'--top': 0 is not in the range x>=1",
+    ),
     ("predict run --head e00 --relation near", "Missing option '--client'"),
 ]
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import unicodedata
@@ -275,9 +276,14 @@ def test_two_spellings_of_a_name_are_one_and_told(tmp_path: Path) -> None:
     assert "Unicode normal form C: 1, such as 'e\\u0301'" in done.output
 
 
+RDF_XML = """<?xml version="1.0"?>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/">
+<rdf:Description rdf:about="http://x/a"><x:n rdf:resource="http://x/b"/></rdf:Description>
+</rdf:RDF>
+"""
 BROKEN = {
     "nt": (f"<{EX}a> <{EX}p> <{EX}b> .\n<{EX}a> oops .\n<{EX}c> <{EX}p> <{EX}b> .\n", 2),
-    "ttl": (f"@prefix e: <{EX}> .\ne:a e:p e:b .\ne:a e:p oops .\ne:c e:p e:b .\n", 3),
+    "nq": (f"<{EX}a> <{EX}p> <{EX}b> <{EX}g> .\n\n<{EX}a> <{EX}p> <{EX}b>\n<{EX}c> <{EX}p> <{EX}b> .\n", 3),
     "tsv": (f"{EX}a\t{EX}p\t{EX}b\n{EX}a\t{EX}p\n{EX}c\t{EX}p\t{EX}b\n", 2),
     "csv": (f"{EX}a,{EX}p,{EX}b\n{EX}a,{EX}p,\n{EX}c,{EX}p,{EX}b\n", 2),
 }
@@ -293,6 +299,47 @@ def test_a_broken_line_stops_with_its_number_or_is_counted(tmp_path: Path, forma
     assert told["dropped"] == {"broken lines": 1}
     assert f"line {line}" in told["examples"]["broken lines"]
     assert triples(tmp_path / "out") == {(f"{EX}a", f"{EX}p", f"{EX}b"), (f"{EX}c", f"{EX}p", f"{EX}b")}
+
+
+def test_what_follows_a_broken_line_is_read_and_nothing_is_made_up(tmp_path: Path) -> None:
+    lines = [f"<{EX}e{i % 97}> <{EX}r{i % 7}> <{EX}e{(i * 31) % 101}> ." for i in range(5000)]
+    wrong = {11: f'<{EX}a> <{EX}p> "never closed .', 12: f"<{EX}a> <{EX}p", 4000: f"<{EX}a> <{EX}p> <{EX}b>"}
+    whole = {(f"{EX}e{i % 97}", f"{EX}r{i % 7}", f"{EX}e{(i * 31) % 101}") for i in range(5000) if i not in wrong}
+    (tmp_path / "g.nt").write_text("\n".join(wrong.get(i, line) for i, line in enumerate(lines)) + "\n")
+    assert "line 12: " in refused(tmp_path / "g.nt", "--out", tmp_path / "out")
+    assert brought(tmp_path / "g.nt", "--on-error", "skip", "--out", tmp_path / "out") == whole
+    assert json.loads((tmp_path / "out" / "import.json").read_text())["dropped"] == {"broken lines": 3}
+
+
+def test_a_quote_that_is_never_closed_breaks_its_line_alone(tmp_path: Path) -> None:
+    rows = [f"e{i % 997},r{i % 7},e{(i * 31) % 1009}" for i in range(20_000)]
+    rows[10] = 'x,y,"oops'
+    rows[500] = 'a,b,"two\nlines"'
+    (tmp_path / "g.csv").write_text("\n".join(rows) + "\n")
+    assert "g.csv, line 11: " in refused(tmp_path / "g.csv", "--out", tmp_path / "out")
+    found = brought(tmp_path / "g.csv", "--on-error", "skip", "--out", tmp_path / "out")
+    whole = {(f"e{i % 997}", f"r{i % 7}", f"e{(i * 31) % 1009}") for i in range(20_000) if i not in (10, 500)}
+    assert found == whole | {("a", "b", "two\nlines")}
+    (tmp_path / "g.csv").write_text("\n".join([*rows[:10], *rows[11:600], "x,y"]) + "\n")
+    assert "g.csv, line 601: 2 column(s)" in refused(tmp_path / "g.csv", "--out", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "g.ttl",
+            f"<{EX}d> <{EX}p> <{EX}e> .\n<{EX}a> <{EX}p>\n<{EX}b> <{EX}q> <{EX}c> .\n",
+        ),
+        ("g.rdf", RDF_XML[: RDF_XML.index("</rdf:RDF>")]),
+        ("g.rdf", RDF_XML.replace("</rdf:RDF>", '<rdf:Description rdf:about="http://x/a"><x:n>')),
+    ],
+)
+def test_where_nothing_can_be_left_out_a_broken_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    for words in ((), ("--on-error", "skip")):
+        message = refused(tmp_path / name, *words, "--out", tmp_path / "out")
+        assert re.search(rf"{name}, line \d: .*; nothing can be read after that", message)
 
 
 def test_bytes_that_are_no_text_are_a_broken_line(tmp_path: Path) -> None:
@@ -314,13 +361,17 @@ def test_a_missing_value_in_parquet_names_its_row(tmp_path: Path) -> None:
         ("g.rdf", b"<?xml version='1.0'?>\n<a>\n<b>\n</a>", "nothing can be read after that"),
         ("g.csv", b"a b c\nd e f\n", "no three columns by comma, semicolon, tab, bar: 'a b c'; say what separates"),
         ("g.csv", b"id,who,rel,tail,score\n1,a,r,b,3\n", "5 columns (id, who, rel, tail, score); say which are"),
-        ("g.csv", b"a,r,b\na,r,c\nd;e;f\n", "line 3: 1 column(s) where 3 are needed"),
+        ("g.csv", b"a,r,b\na,r,c\nd;e;f\n", "line 3: 1 column(s) where the first line has 3"),
         ("g.parquet", b"a,r,b\n", "is not a Parquet file"),
         ("g.csv", b"PAR1\x00", "is not csv, but a Parquet file"),
         ("g.nt.gz", b"no gzip at all", "line 1"),
         ("g.nt", b"", "empty"),
         ("g.nt", b"# nothing\n", "no triples are left"),
-        ("g.ttl", b"<http://a/b> <http://a/c> 'text' .", "no triples are left (dropped: 1 texts)"),
+        (
+            "g.ttl",
+            b"<http://a/b> <http://a/c> 'text' .",
+            "no triples are left (left out: 1 texts); --literals",
+        ),
         ("g.what", b"\x00\x01", "it is not clear what is in it; say so by --format"),
     ],
 )
@@ -431,3 +482,120 @@ def test_labels_are_shown_and_understood_where_answers_are_given(tmp_path: Path)
     assert "Person 7 (http://example.org/p7)" in CliRunner().invoke(cli, [*ask, "Person 5"]).output
     assert "2 are called so" in str(CliRunner().invoke(cli, [*ask, "Person 0"]).exception)
     assert "did you mean 'Person 5'" in str(CliRunner().invoke(cli, [*ask, "Person5"]).exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('a;"x, y, z";b\nc;"q, r, s";d\n', {("a", "x, y, z", "b"), ("c", "q, r, s", "d")}),
+        ("a|p|b;c;d\ne|p|f;g;h\n", {("a", "p", "b;c;d"), ("e", "p", "f;g;h")}),
+        ("a;p;b,c,d\ne;p;f,g,h\n", {("a", "p", "b,c,d"), ("e", "p", "f,g,h")}),
+        ("a,p,b;c;d\ne,p,f\n", {("a", "p", "b;c;d"), ("e", "p", "f")}),
+        ("a\tp\tb,c,d\n", {("a", "p", "b,c,d")}),
+    ],
+)
+def test_the_delimiter_is_told_by_the_looks(tmp_path: Path, text: str, expected: set[tuple[str, str, str]]) -> None:
+    (tmp_path / "g.csv").write_text(text)
+    assert brought(tmp_path / "g.csv", "--out", tmp_path / "out") == expected
+
+
+def test_an_unusual_delimiter_is_told_and_short_lines_do_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("a;r;b\nc;d\ne;r;f\ng;h\n")
+    done = bring(tmp_path / "g.csv", "--on-error", "skip", "--out", tmp_path / "out")
+    assert "columns are separated by semicolons" in done.output
+    assert triples(tmp_path / "out") == {("a", "r", "b"), ("e", "r", "f")}
+
+
+@pytest.mark.parametrize("name", ["g.csv", "g.tsv"])
+def test_more_columns_than_the_first_line_has_are_no_triple(tmp_path: Path, name: str) -> None:
+    sign = "\t" if name.endswith("tsv") else ","
+    (tmp_path / name).write_text(sign.join("aab") + "\n" + sign.join("cddef") + "\n")
+    assert "line 2: 5 column(s) where the first line has 3" in refused(tmp_path / name, "--out", tmp_path / "out")
+    (tmp_path / name).write_text(sign.join("aab") + "\n" + sign.join("cde") + sign + "\n")
+    assert len(brought(tmp_path / name, "--out", tmp_path / "out")) == 2  # nothing but an end
+
+
+def test_a_heading_is_known_under_chosen_columns_too(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("id,subj,pred,obj\n1,a,p,b\n2,a,q,c\n")
+    path, expected = tmp_path / "g.csv", {("a", "p", "b"), ("a", "q", "c")}
+    assert brought(path, "--columns", "2,3,4", "--out", tmp_path / "one") == expected
+    assert len(brought(path, "--columns", "2,3,4", "--no-header", "--out", tmp_path / "two")) == 3
+    assert "which a table has only with --header" in refused(
+        path, "--columns", "subj,pred,obj", "--no-header", "--out", tmp_path / "out"
+    )
+    assert "one column cannot be two" in refused(path, "--columns", "2,2,4", "--out", tmp_path / "out")
+
+
+def test_names_with_odd_first_signs_stay_names(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_bytes(b"\0c,p,b\na,p,\0000\0007\n")
+    assert brought(tmp_path / "g.csv", "--out", tmp_path / "out") == {("\0c", "p", "b"), ("a", "p", "\x000\x007")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.csv", "a,p,b\n".encode("utf-16"), "is text in UTF-16; save it as UTF-8"),
+        ("g.csv", b"\x89PNG\r\n\x1a\n", "is a picture"),
+        ("g.csv.xz", b"\xfd7zXZ\0", "is packed by xz"),
+        ("g.ttl", RDF_XML.encode(), "looks like rdf, not ttl; rename it, or say what it is by --format rdf"),
+        ("g.csv", f"<{EX}a> <{EX}p> <{EX}b> .\n".encode(), "looks like nt, not csv"),
+    ],
+)
+def test_a_file_that_is_something_else_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert message in refused(tmp_path / name, "--out", tmp_path / "out")
+
+
+def test_frequent_names_are_told_apart_where_labels_are_not(tmp_path: Path) -> None:
+    facts = [f"<{EX}{i}> <{EX}p> <{EX}o> .\n" for i in range(3)] + [f"<{EX}{i}> <{EX}q> <{EX}o> .\n" for i in range(5)]
+    label = "http://www.w3.org/2000/01/rdf-schema#label"
+    (tmp_path / "g.nt").write_text("".join(facts) + "".join(f'<{EX}{r}> <{label}> "rel" .\n' for r in "pq"))
+    done = bring(tmp_path / "g.nt", "--out", tmp_path / "out")
+    assert f"most frequent relations: rel, {EX}q (5), rel, {EX}p (3)" in done.output
+    assert "nothing was left" not in done.output  # relations that have a label are no lost entities
+    told = json.loads((tmp_path / "out" / "import.json").read_text())
+    assert told["frequent_relations"] == {f"{EX}q": 5, f"{EX}p": 3}
+
+
+@pytest.mark.parametrize(
+    ("tails", "many"),
+    [
+        ([f"2001-01-01 {hour:02}:30:00" for hour in range(24)], 10),
+        ([f"{48 + i * 1e-7:.7f}" for i in range(50)], 10),
+        ([f"2001-01-01T00:00:{i:02}" for i in range(4)], 4),
+    ],
+)
+def test_buckets_are_told_apart(tmp_path: Path, tails: list[str], many: int) -> None:
+    (tmp_path / "g.csv").write_text("".join(f"e{i},t,{tail}\n" for i, tail in enumerate(tails)))
+    found = brought(tmp_path / "g.csv", "--literals", "bucket", "--out", tmp_path / "out")
+    assert len({tail for _, _, tail in found}) == many
+
+
+def test_the_language_of_labels_may_be_a_regional_one(tmp_path: Path) -> None:
+    label = f"<{EX}a> <http://www.w3.org/2000/01/rdf-schema#label> "
+    texts = ['"plain"', '"deutsch"@de', '"österreichisch"@de-AT', '"  "@de-AT', '"english"@en']
+    (tmp_path / "g.nt").write_text("".join(f"{label}{text} .\n" for text in texts) + f"<{EX}a> <{EX}p> <{EX}b> .\n")
+    expected = {"de-AT": "österreichisch", "de": "deutsch", "de-CH": "deutsch", "fr": "plain"}
+    for place, (language, shown) in enumerate(expected.items()):
+        brought(tmp_path / "g.nt", "--language", language, "--out", tmp_path / str(place))
+        rows = pq.read_table(tmp_path / str(place) / "labels.parquet").to_pylist()
+        assert {row["name"]: row["label"] for row in rows}[f"{EX}a"] == shown
+
+
+def test_out_is_looked_at_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("broken")
+    (tmp_path / "file").write_text("mine")
+    assert "is not a folder" in refused(tmp_path / "g.csv", "--out", tmp_path / "file" / "out")
+    (tmp_path / "good.csv").write_text("a,r,b\n")
+    assert len(brought(tmp_path / "good.csv", "--out", tmp_path / "new" / "one.parquet")) == 1
+    assert list(Federation.read(tmp_path / "new").graphs) == ["one"]
+
+
+def test_a_first_line_that_looks_like_a_heading_is_pointed_at(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("name,relation,city\nann,lives,Rome\nbob,lives,Oslo\n")
+    done = bring(tmp_path / "g.csv", "--out", tmp_path / "one")
+    assert "line 1 is the triple (name, relation, city); if it is a heading, add --header" in done.output
+    done = bring(tmp_path / "g.csv", "--header", "--out", tmp_path / "two")
+    assert "heading" not in done.output
+    (tmp_path / "g.csv").write_text("ann,lives,Rome\nbob,lives,Oslo\n")
+    assert "heading" not in bring(tmp_path / "g.csv", "--out", tmp_path / "three").output

@@ -241,7 +241,7 @@ def test_names_that_look_alike(first: str, second: str, kind: str | None) -> Non
     assert found.number == (kind is not None)
     assert list(found.differ_in) == ([kind] if kind else [])
     if kind:
-        (example,) = found.examples
+        (example,) = found.pairs
         assert {example.first, example.second} == {first, second}
         assert {example.first_client, example.second_client} == {"ash", "birch"}
 

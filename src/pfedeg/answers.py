@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from math import inf
+from functools import cache
+from itertools import groupby
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ REASONS = ("because", "taught_by")
 @click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
 @click.option("--questions", type=click.Path(path_type=Path), help="a CSV, TSV or Parquet file: head, relation[, tail]")
 @click.option("--heads", is_flag=True, help="with --relation alone: ask for heads instead of tails")
-@click.option("-k", "--top", "k", default=10, metavar="N", help="how many answers to a question  [10]")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers to a question  [10]")
 @click.option("--min-score", type=float, default=-inf, metavar="X", help="leave out answers with a lower score")
 @click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
 @click.option("--explain", is_flag=True, help="say why: the known triples most like an answer, and who taught it")
@@ -63,6 +65,7 @@ def predict(
       pfedeg predict runs/mine --client atlas --relation borders --top 3 --min-score 2 --out borders.csv
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
     """
+    from pfedeg.federation import check_free
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
     from pfedeg.questions import of_file, of_relation
@@ -75,13 +78,17 @@ def predict(
         raise InputError("--relation: missing; say what to ask, or give a file by --questions")
     if heads and (questions is not None or not many):
         raise InputError("--heads: is for --relation alone")
+    if isnan(min_score):
+        raise InputError("--min-score: nan is no score")
+    if out is not None:
+        check_free(out)
     opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
     give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
     if many:
         asked = of_file(questions, graph) if questions else of_relation(relation or "", heads, graph)
         if out is None and not as_json:
-            much = f"{count(len(asked), 'question')} are many for a terminal"
-            raise InputError(f"--out: {much}; name a file, or add --json")
+            raise InputError("--out: name a file for the answers, or add --json for a line of JSON each")
         _answer_many(opened, client, asked, k, known, min_score, out, give)
         return
     answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
@@ -173,16 +180,15 @@ def _answer_many(
 def _answers(
     run: "Run", client: str, asked: "Sequence[Asked]", k: int, known: bool, least: float
 ) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
-    """The questions for tails first, then those for heads, each with its answers."""
+    """Each question with its answers, in their order."""
     from pfedeg.graph import SPLITS
 
-    sides: tuple[Side, ...] = ("tail", "head")
-    for side in sides:
-        questions = [question for which, question in asked if which == side]
-        if questions:
-            answers = run.answerer(client, side).answers(questions, k, hidden=() if known else SPLITS, least=least)
-            for question, found in zip(questions, answers, strict=True):
-                yield side, question, found
+    answerer = cache(lambda side: run.answerer(client, side))
+    for side, group in groupby(asked, key=lambda each: each[0]):
+        questions = [question for _, question in group]
+        answers = answerer(side).answers(questions, k, hidden=() if known else SPLITS, least=least)
+        for question, found in zip(questions, answers, strict=True):
+            yield side, question, found
 
 
 def _columns(explained: bool) -> tuple[str, ...]:
@@ -225,7 +231,9 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
     from pfedeg.prediction import Run
     from pfedeg.terminal import predictions_table
 
-    found = Run(run).similar(client, entity, k)
+    opened = Run(run)
+    opened.must_be_finished()
+    found = opened.similar(client, entity, k)
     if as_json:
         lines = [{"rank": a.rank, "entity": a.entity, "cosine": a.score, "label": a.label} for a in found]
         click.echo(json.dumps({"client": client, "entity": entity, "similar": lines}, ensure_ascii=False))
@@ -256,7 +264,7 @@ def calibrate(
     Example:
       pfedeg calibrate runs/mine --picture reliability.png
     """
-    from pfedeg.calibration import collect, draw, error, fit, reliability, table
+    from pfedeg.calibration import collect, deviation, draw, fit, reliability, table
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
     from pfedeg.store import writing
@@ -265,15 +273,22 @@ def calibrate(
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
     opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
     told, curves, fitted = {}, {}, {}
     began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)
     with meter(console(stderr=True), "calibrating", len(names)) as show:
         for place, name in enumerate(names):
             show(place, f"{name}, {place + 1} of {count(len(names), 'client')}{ahead(began, place, len(names))}", False)
             graph, answerer = opened.graph(name), opened.answerer(name)
-            fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
+            try:
+                fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
+            except InputError as error:
+                if client or (place + 1 == len(names) and not fitted):
+                    raise
+                say(f"left out: {error}")
+                continue
             bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
-            told[name], curves[name] = {"error": error(bins), "bins": list(table(bins))}, bins
+            told[name], curves[name] = {"error": deviation(bins), "bins": list(table(bins))}, bins
     if picture is not None:
         figure = draw(curves)
         with writing(picture) as path:
@@ -284,8 +299,7 @@ def calibrate(
         click.echo(json.dumps(told, ensure_ascii=False))
         return
     for name, bins in curves.items():
-        click.echo(
-            printable(f"{name}: off by {error(bins):.3f} on average over {sum(b.answers for b in bins):,} test answers")
-        )
+        answers = sum(each.answers for each in bins)
+        click.echo(printable(f"{name}: off by {deviation(bins):.3f} on average over {answers:,} test answers"))
         for each in bins:
             click.echo(f"  told {each.said:.2f}, right {each.right:.2f} of {each.answers:,}")

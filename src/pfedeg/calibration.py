@@ -81,7 +81,7 @@ def reliability(calibration: Calibration, pairs: Pairs) -> list[Bin]:
     return bins
 
 
-def error(bins: Sequence[Bin]) -> float:
+def deviation(bins: Sequence[Bin]) -> float:
     """Expected calibration error: how far what is said is from what is right, on average over answers."""
     total = sum(each.answers for each in bins)
     return sum(each.answers * abs(each.said - each.right) for each in bins) / total if total else 0.0
@@ -99,7 +99,8 @@ def draw(curves: dict[str, list[Bin]]) -> "Figure":
         axes.plot([each.said for each in many], [each.right for each in many], color=f"C{place}", linewidth=1)
         sizes = [6 + 1.5 * each.answers**0.5 for each in bins]
         places = [each.said for each in bins], [each.right for each in bins]
-        axes.scatter(*places, sizes, color=f"C{place}", label=name, alpha=0.7, edgecolors="none")
+        whole: dict[str, Any] = {"clip_on": False, "zorder": 3}  # dots at the ends are not cut by the frame
+        axes.scatter(*places, sizes, color=f"C{place}", label=name, alpha=0.7, edgecolors="none", **whole)
     axes.set_xlabel("probability that is told")
     axes.set_ylabel("share of test answers that are right")
     axes.set_xlim(0, 1)

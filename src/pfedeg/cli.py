@@ -188,6 +188,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
     from pfedeg.terminal import metrics_table
 
     opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
     which: Any = None if side == "both" else side
     metrics = summary(opened.evaluate(split, which))
     if as_json:

@@ -42,6 +42,8 @@ from pfedeg.triples import (
     write_part,
 )
 
+IMPORTED = (".nt", ".nq", ".ttl", ".trig", ".rdf", ".owl", ".jsonld", ".csv", ".gz", ".zst", ".bz2")  # else see import
+
 
 class Federation:
     """Client name → knowledge graph, ordered by name."""
@@ -70,6 +72,8 @@ class Federation:
             return cls(_read_folders(path, seed))
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
+        if path.suffix.lower() in IMPORTED:
+            raise InputError(f"{path}: is not a federation; make a client of it by: pfedeg import {path} --out FOLDER")
         return cls(_read_parquet(path, seed))
 
     @classmethod
@@ -142,10 +146,14 @@ _HASHED = re.compile("-[0-9a-f]{10}$")  # the ends of hashed names, which a plai
 _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
 
 
-def check_free(folder: Path) -> None:
-    """Refuse a path where something is already."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: exists already; choose another --out or another folder")
+def check_free(path: Path) -> None:
+    """Refuse a path where something is already, or nothing can be made."""
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise InputError(f"{path}: exists already; choose another --out or another folder")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        why = "is read-only" if above.is_dir() else "is not a folder"
+        raise InputError(f"{path}: cannot be created, since {above} {why}")
 
 
 def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -215,15 +223,22 @@ def places(names: tuple[str, ...], among: tuple[str, ...]) -> Ids:
 def _read_folders(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
     if has_triples(path):
         return {_client_name(path.resolve()): read_folder(path, seed)}
-    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
-    if not folders:
-        raise InputError(f"{path}: no clients; it should hold a subfolder with train.tsv or triples.tsv per client")
+    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "__")))
     graphs: dict[ClientId, KnowledgeGraph] = {}
-    for folder in folders:
-        client = _client_name(folder)
-        if client in graphs:
-            raise InputError(f"{path}: two clients are called {client!r} (their folders differ in Unicode form only)")
-        graphs[client] = read_folder(folder, seed)
+    for entry in entries:
+        if entry.is_dir():
+            found = {_client_name(entry): read_folder(entry, seed)}
+        elif entry.suffix.lower() == ".parquet":
+            found = _read_parquet(entry, seed)
+        else:
+            continue
+        for client, graph in found.items():
+            if client in graphs:
+                raise InputError(f"{path}: two clients are called {client!r}; rename {entry.name}")
+            graphs[client] = graph
+    if not graphs:
+        wanted = "a subfolder with train.tsv or triples.tsv (or .parquet), or a Parquet file"
+        raise InputError(f"{path}: no clients; it should hold {wanted}, for each")
     return graphs
 
 

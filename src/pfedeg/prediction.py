@@ -123,7 +123,7 @@ def predict(
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
     side, question = ask(graph, relation, head, tail)
-    answerer = Answerer(kernels, model, tables, graph, side, calibration)
+    answerer = Answerer(kernels, model, tables, graph, side, calibration if side == "tail" else None)
     return next(answerer.answers([question], k, hidden=() if known else SPLITS, least=least))
 
 
@@ -145,7 +145,9 @@ def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGrap
     if len(called) > 1:
         raise InputError(f"{kind} {name!r}: {len(called)} are called so; say which: {', '.join(called[:5])}")
     if not called:
-        raise InputError(f"unknown {kind} {name!r}{suggest(wanted, [*ids, *graph.labels.values()])}")
+        labels = [label for each, label in graph.labels.items() if each in ids]
+        unknown = f"unknown {kind} {name!r}{suggest(wanted, [*ids, *labels])}"
+        raise InputError(unknown if name else f"the {kind} is missing")
     return ids[called[0]]
 
 

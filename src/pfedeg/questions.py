@@ -43,10 +43,11 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
         import pyarrow.parquet as pq
 
         try:
-            rows: list[dict[str, str | None]] = pq.read_table(path).to_pylist()
+            table = pq.read_table(path)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
-        names = list(rows[0]) if rows else []
+        names = table.column_names
+        rows = [{key: None if value is None else str(value) for key, value in row.items()} for row in table.to_pylist()]
     else:
         try:
             text = path.read_text(encoding="utf-8-sig")
@@ -58,7 +59,6 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
         )
         rows, names = list(reader), list(reader.fieldnames or ())
     if "relation" not in names or not {"head", "tail"} & set(names):
-        raise InputError(
-            f"{path}: expected columns head, relation (and tail, to ask for heads); found {', '.join(names)}"
-        )
+        found = ", ".join(names) or "nothing"
+        raise InputError(f"{path}: expected columns head, relation (and tail, to ask for heads); found {found}")
     return rows

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 
 Kind = Literal["number", "date"]
 
+DETAILS = 4  # in which values can be shown
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NUMBERS = {
     XSD + name
@@ -42,21 +43,30 @@ def number_of(text: str, datatype: str | None = None) -> tuple[float, Kind] | No
 def cut(values: Sequence[float], kind: Kind, many: int, name: str) -> list[str]:
     """The bucket of every value: about equally many in each; few distinct values stay as they are."""
     numbers = np.asarray(values, np.float64)
-    distinct = np.unique(numbers)
-    if len(distinct) <= many:
-        return [f"{name}={shown(value, kind)}" for value in numbers.tolist()]
-    edges = np.unique(np.quantile(numbers, np.arange(1, many) / many))
+    distinct, sign = np.unique(numbers), "="
+    edges = distinct
+    if len(distinct) > many:
+        edges, sign = np.unique(np.quantile(numbers, np.arange(1, many) / many)), "≈"
     bucket = np.searchsorted(edges, numbers, side="left")
-    names = {}
-    for each in np.unique(bucket).tolist():
-        inside = numbers[bucket == each]
-        low, high = shown(inside.min(), kind), shown(inside.max(), kind)
-        names[each] = f"{name}≈{low}" if low == high else f"{name}≈{low}–{high}"
+    inside = {each: numbers[bucket == each] for each in np.unique(bucket).tolist()}
+    for detail in range(DETAILS):  # as little as tells them apart
+        ends = {
+            each: (shown(part.min(), kind, detail), shown(part.max(), kind, detail)) for each, part in inside.items()
+        }
+        if len(set(ends.values())) == len(ends):
+            break
+    names = {
+        each: f"{name}{sign}{low}" if low == high else f"{name}{sign}{low}–{high}" for each, (low, high) in ends.items()
+    }
     return [names[each] for each in bucket.tolist()]
 
 
-def shown(value: float, kind: Kind) -> str:
-    """A value as people write it."""
+def shown(value: float, kind: Kind, detail: int = 0) -> str:
+    """A value as people write it, in more or less detail."""
     if kind == "date":
-        return (date(1970, 1, 1).fromordinal(date(1970, 1, 1).toordinal() + int(value // 1))).isoformat()
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+        moment = datetime(1970, 1, 1) + timedelta(days=float(value))
+        parts = ("minutes", "seconds", "microseconds")[detail - 1]
+        return moment.isoformat(" ", parts) if detail else moment.date().isoformat()
+    if value == int(value) and abs(value) < 1e15:
+        return f"{value + 0.0:.0f}"
+    return f"{value:.{(6, 9, 12, 17)[detail]}g}"

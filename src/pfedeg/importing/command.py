@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import click
 
 from pfedeg.errors import InputError, printable
 from pfedeg.options import CONTEXT, console, count, json_option
+
+MOST_SIGNS = 80  # of a name that is printed
 
 
 @click.command("import", context_settings=CONTEXT)
@@ -41,7 +44,7 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     A SOURCE may be a folder: all files in it that can be read. The new folder has triples.parquet, which `pfedeg train`
     reads, and labels.parquet, names for people's eyes. A federation is a folder with a client's folder for each.
 
-    \\b
+    \b
     Examples:
       pfedeg import hospital.ttl.gz --out federation/north
       pfedeg import export.csv --columns patient,relation,value --literals bucket --out federation/south
@@ -61,7 +64,7 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     check_free(out)
     found = find(sources, format)
     if any(source.format == "fede" for source in found):
-        _bring_federation(found, out)
+        _bring_federation(found, out, as_json)
         return
     columns = chosen.pop("columns")
     if columns is not None and len(columns.split(",")) != 3:
@@ -88,31 +91,47 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     told = summary(gathered, graph, len(found))
     if not told["triples"]:
         reasons = ", ".join(f"{many:,} {kind}" for kind, many in gathered.dropped.items())
-        raise InputError(f"{', '.join(sources)}: no triples are left{f' (dropped: {reasons})' if reasons else ''}")
+        hint = (
+            "; --literals keep or bucket makes entities of values"
+            if {"texts", "numbers and dates"} & {*gathered.dropped}
+            else ""
+        )
+        raise InputError(
+            f"{', '.join(sources)}: no triples are left{f' (left out: {reasons})' if reasons else ''}{hint}"
+        )
     write(out, graph, told)
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        _show(out, told)
+        _show(out, told, graph.labels)
 
 
-def _bring_federation(found: list[Any], out: Path) -> None:
+def _bring_federation(found: list[Any], out: Path, as_json: bool) -> None:
+    from pfedeg.graph import SPLITS
     from pfedeg.importing.pickles import read
 
     if len(found) > 1:
         raise InputError("FedE's files are whole federations; import them one by one")
     federation = read(found[0])
     federation.write(out)
+    if as_json:
+        sizes = {
+            name: {split: len(graph.triples(split)) for split in SPLITS} for name, graph in federation.graphs.items()
+        }
+        click.echo(json.dumps({"clients": sizes}, ensure_ascii=False))
+        return
     click.echo(f"wrote {count(len(federation.graphs), 'client')} to {out}")
 
 
-def _show(out: Path, told: dict[str, Any]) -> None:
+def _show(out: Path, told: dict[str, Any], labels: Mapping[str, str]) -> None:
     lines = [
         f"{out}: {count(told['triples'], 'triple')}, {count(told['entities'], 'entity')}, "
         f"{count(told['relations'], 'relation')}, from {count(told['statements'], 'statement')}"
     ]
+    lines += [f"  {remark}" for remark in told["remarks"]]
     if told["labels"]:
-        lines.append(f"  names for people's eyes: {told['labels']:,}")
+        lost = " (left out: only a folder can hold them)" if out.is_file() else ""
+        lines.append(f"  names for people's eyes: {told['labels']:,}{lost}")
     if told["duplicates"]:
         lines.append(f"  duplicates left out: {told['duplicates']:,}")
     for kind, many in told["dropped"].items():
@@ -127,7 +146,15 @@ def _show(out: Path, told: dict[str, Any]) -> None:
     if told["relations"] == 1:
         lines.append("  there is only one relation: little can be learned from that alone")
     for what in ("relations", "entities"):
-        most = ", ".join(f"{name} ({many:,})" for name, many in told[f"frequent_{what}"].items())
+        frequent = told[f"frequent_{what}"]
+        shown = [labels.get(name, name) for name in frequent]
+        twice = {label for label in shown if shown.count(label) > 1}
+        called = [f"{label}, {name}" if label in twice else label for label, name in zip(shown, frequent, strict=True)]
+        most = ", ".join(f"{_brief(name)} ({many:,})" for name, many in zip(called, frequent.values(), strict=True))
         lines.append(f"  most frequent {what}: {most}")
     for line in lines:
         click.echo(printable(line))
+
+
+def _brief(name: str) -> str:
+    return name if len(name) <= MOST_SIGNS else f"{name[: MOST_SIGNS - 1]}…"

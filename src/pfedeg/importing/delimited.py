@@ -3,8 +3,8 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
-from typing import Any
 
 from pfedeg.errors import InputError
 from pfedeg.importing.gather import Gathered
@@ -33,20 +33,23 @@ def read_text(source: Source, into: Gathered) -> None:
 def _read_lines(source: Source, text: Iterable[str], into: Gathered) -> None:
     text, choices = iter(text), into.choices
     first = list(islice(text, SAMPLE))
-    delimiter = choices.delimiter or ("\t" if source.format == "tsv" else _delimiter(source, first))
-    lines = chain(first, text)
-    if source.format == "tsv":
-        rows = _rows(csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE), into)
-    else:
-        rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), into)
+    quotes = source.format != "tsv"
+    delimiter = choices.delimiter or ("\t" if not quotes else _delimiter(source, first))
+    if choices.delimiter is None and delimiter not in (",", "\t"):
+        into.remark(f"{source.name}: columns are separated by {DELIMITERS[delimiter]}s")
+    rows = _rows(chain(first, text), delimiter, quotes, into)
     heading = next(rows, None)
     if heading is None:
         raise InputError(f"{source.name}: empty")
+    width = len(heading[1])
     places, is_heading = _places(source, heading[1], choices.columns, choices.header)
-    width = max(places) + 1
+    if choices.header is None and not is_heading:
+        into.first_rows.append((source.name, *(heading[1][place] for place in places)))
     for number, row in rows if is_heading else chain([heading], rows):
-        if len(row) < width:
-            into.broken(number, f"{len(row)} column(s) where {width} are needed")
+        while len(row) > width and not row[-1]:
+            row.pop()
+        if len(row) != width:
+            into.broken(number, f"{len(row)} column(s) where the first line has {width}")
             continue
         names = [row[place] for place in places]
         if "" in names:
@@ -57,16 +60,30 @@ def _read_lines(source: Source, text: Iterable[str], into: Gathered) -> None:
             into.plain(*names)
 
 
-def _rows(reader: Any, into: Gathered) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not blank, with the line on which they end."""
+def _rows(text: Iterator[str], delimiter: str, quotes: bool, into: Gathered) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not blank, with the line on which they begin. After a broken one it goes on with the next line."""
+    number, held, again = 0, list[str](), list[str]()  # lines read for this row; lines to be read once more
+
+    def lines() -> Iterator[str]:
+        while (line := again.pop() if again else next(text, None)) is not None:
+            held.append(line)
+            yield line
+
     while True:
+        how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
+        reader = csv.reader(lines(), delimiter=delimiter, **how)
         try:
             for row in reader:
+                begins, number = number + 1, number + len(held)
+                held.clear()
                 if row and row != [""]:
-                    yield reader.line_num, row
+                    yield begins, row
             return
         except csv.Error as error:
-            into.broken(reader.line_num, str(error))
+            number += 1
+            again.extend(reversed(held[1:]))  # perhaps a quote that was never closed
+            held.clear()
+            into.broken(number, str(error))
 
 
 def _is_text(name: str) -> bool:
@@ -78,17 +95,21 @@ def _is_text(name: str) -> bool:
 
 
 def _delimiter(source: Source, lines: Sequence[str]) -> str:
-    """The sign that cuts the first lines into three or more columns, most of them alike."""
-    best, found = "", 0
+    """The sign that cuts most of the first lines alike into three or more columns.
+
+    Of several, one that leaves no quotes inside of names, then the one that comes first.
+    """
+    best, found = "", (0, 0, 0)
     for sign in DELIMITERS:
-        try:
-            widths = [len(row) for row in csv.reader(lines, delimiter=sign) if row]
-        except csv.Error:
-            continue
-        usual = max(set(widths), key=widths.count, default=0)
-        alike = widths.count(usual) if usual >= 3 else 0
-        if alike > found:
-            best, found = sign, alike
+        rows = []
+        with suppress(csv.Error):  # a line that is broken, or cut off where the sample ends
+            for row in csv.reader(lines, delimiter=sign):
+                rows.append(row)
+        widths = [len(row) for row in rows if len(row) >= 3]
+        alike = max((widths.count(width) for width in set(widths)), default=0)
+        stray = sum('"' in name for row in rows for name in row)
+        if alike and (alike, -stray, -lines[0].find(sign)) > (found if best else (0, 0, 0)):
+            best, found = sign, (alike, -stray, -lines[0].find(sign))
     if not best:
         names = ", ".join(DELIMITERS.values())
         shown = lines[0].strip()[:60] if lines else ""
@@ -113,11 +134,16 @@ def _places(
                 "say which are head, relation and tail by --columns, as 1,2,3 or by their names"
             )
         return [0, 1, 2], bool(header)
-    if all(name.isdigit() for name in columns):
+    if len(set(columns)) < 3:
+        raise InputError(f"--columns {','.join(columns)}: one column cannot be two of head, relation and tail")
+    if all(name.isdecimal() for name in columns):
         places = [int(name) - 1 for name in columns]
         if min(places) < 0 or max(places) >= len(first):
             raise InputError(f"{source.name}, line 1: --columns {','.join(columns)}: there are {len(first)} columns")
-        return places, bool(header)
+        known = all(plain[place] in names for place, names in zip(places, HEADINGS, strict=True))
+        return places, known if header is None else header
+    if header is False:
+        raise InputError(f"--columns {','.join(columns)}: are names, which a table has only with --header")
     missing = [name for name in columns if name.strip().lower() not in plain]
     if missing:
         raise InputError(f"{source.name}, line 1: no column {missing[0]!r} (found: {', '.join(first)[:80]})")

@@ -29,7 +29,7 @@ PREFIXES = {
     "http://schema.org/": "schema",
 }
 STEP = 1 << 16  # triples that are numbered at a time
-BLANK = "\0"  # begins the provisional name of a blank node
+BLANK = "\ud800"  # begins the provisional name of a blank node; no text can hold it
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,8 @@ class Gathered:
         self.statements = 0
         self.dropped: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # of what was dropped
+        self.remarks: list[str] = []  # on how sources were read
+        self.first_rows: list[tuple[str, ...]] = []  # source, head, relation, tail of what could have been a heading
         self.entities, self.relations = Names(), Names()
         self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails: see `settle`
         self._triples = array("i"), array("i"), array("i")
@@ -157,6 +159,10 @@ class Gathered:
         number = self._blanks.setdefault(label, len(self._blanks))
         return f"{BLANK}{len(self._sources) - 1}{BLANK}{number}"
 
+    def remark(self, text: str) -> None:
+        """Say how a source was read."""
+        self.remarks.append(text)
+
     def drop(self, kind: str, example: str = "") -> None:
         """Leave out a statement."""
         self.statements += 1
@@ -190,7 +196,7 @@ class Gathered:
         relations, kind = in_order(self.relations.names, triples[:, 1], str)
         ids = np.stack([place[triples[:, 0]], kind[triples[:, 1]], place[triples[:, 2]]], 1)
         distinct = sorted_unique(ids, len(entities), len(relations))
-        isolated = int((place[:heard] < 0).sum())
+        isolated = sum(self.entities.names[e] not in self.relations for e in np.flatnonzero(place[:heard] < 0).tolist())
         return Graph(
             entities, relations, distinct, self._shown(entities, relations, place), len(ids) - len(distinct), isolated
         )
@@ -202,8 +208,11 @@ class Gathered:
 
     def _label(self, head: str, grade: int, value: str, language: str | None) -> None:
         self.statements += 1
-        entity = self.entities[head]
-        tongue = 0 if (language or "").split("-")[0] == self.choices.language else 1 if not language else 2
+        entity, wanted, tag = self.entities[head], self.choices.language.lower(), (language or "").lower()
+        if not value.strip():
+            return
+        near = tag.split("-")[0] == wanted.split("-")[0]
+        tongue = 0 if tag == wanted else 1 if near else 2 if not tag else 3
         if entity not in self._labels or (tongue, grade) < self._labels[entity][0]:
             self._labels[entity] = (tongue, grade), value
 

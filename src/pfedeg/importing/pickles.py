@@ -1,6 +1,7 @@
 """FedE's published federations: pickle files, of which nothing but arrays, lists, dicts and strings is admitted."""
 
 import pickle
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from pfedeg.graph import SPLITS, KnowledgeGraph
 from pfedeg.importing.sources import Source
 
 ARRAYS = {("_reconstruct", "numpy.core.multiarray"), ("_reconstruct", "numpy._core.multiarray")}
+BUFFERS = {("_frombuffer", "numpy.core.numeric"), ("_frombuffer", "numpy._core.numeric")}
+BROKEN = (EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError, MemoryError, OverflowError)
 ENTITIES, RELATIONS = "entity2id.txt", "relation2id.txt"
 
 
@@ -22,8 +25,12 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (name, module) in ARRAYS:
             return _array
-        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
-            return getattr(np, name)
+        if (name, module) in BUFFERS:
+            return _from_buffer
+        if (module, name) == ("numpy", "dtype"):
+            return np.dtype
+        if (module, name) == ("numpy", "ndarray"):
+            return _Kind
         if (module, name) == ("_codecs", "encode"):
             return _encode
         if (module, name) in (("__builtin__", "bytes"), ("builtins", "bytes")):
@@ -31,11 +38,25 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it holds {module}.{name}")
 
 
+class _Kind:
+    """Stands for numpy.ndarray, which a pickle may name, but not call."""
+
+    def __new__(cls, *args: Any) -> "_Kind":
+        raise pickle.UnpicklingError("it holds something else than plain arrays")
+
+
 def _array(kind: Any, shape: Any, dtype: Any) -> Any:
     """An empty array, which is then filled; a pickle may not ask for more."""
-    if kind is not np.ndarray or shape != (0,):
+    if kind is not _Kind or shape != (0,):
         raise pickle.UnpicklingError("it holds something else than plain arrays")
     return np.ndarray(shape, dtype)
+
+
+def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> Any:
+    """An array of bytes that stand in the file."""
+    if not isinstance(content, bytes | bytearray) or not isinstance(dtype, np.dtype) or dtype.hasobject:
+        raise pickle.UnpicklingError("it holds something else than plain arrays")
+    return np.frombuffer(content, dtype).reshape(shape, order=order)
 
 
 def _encode(text: str, coding: str = "latin1") -> bytes:
@@ -59,7 +80,7 @@ def read(source: Source) -> Federation:
     try:
         with source.open() as file:
             content = _Unpickler(file).load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
+    except (pickle.UnpicklingError, *BROKEN) as error:
         hint = "only arrays, lists, dicts and strings are read from a pickle file"
         raise InputError(f"{source.name}: not one of FedE's files ({error}); {hint}") from None
     if not isinstance(content, list) or not content:
@@ -101,14 +122,22 @@ def _names(path: Path) -> Mapping[int, str]:
     """OpenKE's lists of names: the number of lines, then NAME<TAB>ID."""
     if not path.exists():
         return {}
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
     names: dict[int, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         name, tab, text = line.rpartition("\t")
         if number == 1 and not tab:
             continue
-        if not tab or not text.strip().isdigit():
+        if not tab or not name or not text.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected NAME<TAB>ID")
-        names[int(text)] = name
+        if names.setdefault(int(text), name) != name:
+            raise InputError(f"{path}, line {number}: {int(text)} has a name already: {names[int(text)]!r}")
+    if len(set(names.values())) < len(names):
+        twice = next(name for name, many in Counter(names.values()).items() if many > 1)
+        raise InputError(f"{path}: two ids are called {twice!r}")
     return names
 
 

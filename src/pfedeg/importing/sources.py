@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,15 @@ SUFFIXES = {
 }
 PACKED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zst"}
+UNLIKE = {"rdf": ("nt", "nq", "ttl", "trig", "jsonld", "tsv", "csv"), "nt": ("rdf", "jsonld", "tsv", "csv")}
+STRANGE = {  # what some files turn out to be
+    b"\xff\xfe": "text in UTF-16; save it as UTF-8",
+    b"\xfe\xff": "text in UTF-16; save it as UTF-8",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or save it as CSV",
+    b"\xfd7zXZ": "packed by xz; unpack it, or pack it by gzip, bzip2 or zstd",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF",
+}
 
 
 @dataclass
@@ -96,12 +106,9 @@ def find(paths: Sequence[str], format: str | None = None) -> list[Source]:
         path = Path(text)
         if text == "-":
             head = sys.stdin.buffer.read(4096)
-            packed = _magic(head)
-            inner = _unpacked(head, packed)
-            found.append(Source(None, format or _sniff(inner) or _unknown("standard input"), packed, head))
+            found.append(Source(None, *_kind("standard input", head, None, format), head))
         elif path.is_dir():
-            files = [file for file in sorted(path.rglob("*")) if file.is_file() and _suffix(file)[0] in SUFFIXES]
-            files = [file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts)]
+            files = [file for file in _files(path) if _suffix(file)[0] in SUFFIXES]
             if not files:
                 known = ", ".join(f".{name}" for name in SUFFIXES)
                 raise InputError(f"{path}: no file in it ends with one of {known} (also .gz, .bz2, .zst)")
@@ -113,22 +120,45 @@ def find(paths: Sequence[str], format: str | None = None) -> list[Source]:
     return found
 
 
+def _files(folder: Path) -> list[Path]:
+    """All files below a folder that are not hidden."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}")
+
+    files = []
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files += [Path(place, name) for name in sorted(names) if not name.startswith(".")]
+    return files
+
+
 def _source(path: Path, format: str | None) -> Source:
     try:
         with open(path, "rb") as file:
             head = file.read(4096)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return Source(path, *_kind(str(path), head, SUFFIXES.get(_suffix(path)[0]), format))
+
+
+def _kind(name: str, head: bytes, named: str | None, given: str | None) -> tuple[str, str | None]:
+    """What a source holds, by what is given, its name or its looks, and how it is packed."""
     packed = _magic(head)
-    named = SUFFIXES.get(_suffix(path)[0])
     inner = _unpacked(head, packed)
-    chosen = format or named or _sniff(inner) or _unknown(str(path))
     if not inner.strip():
-        raise InputError(f"{path}: empty")
-    if (inner[:4] == b"PAR1") != (chosen == "parquet"):
+        raise InputError(f"{name}: empty")
+    looks = _sniff(inner)
+    strange = next((what for magic, what in STRANGE.items() if inner.startswith(magic)), None)
+    if strange:
+        raise InputError(f"{name}: is {strange}")
+    chosen = given or named or looks or _unknown(name)
+    if (looks == "parquet") != (chosen == "parquet"):
         what = "a Parquet file" if chosen == "parquet" else f"{chosen}, but a Parquet file"
-        raise InputError(f"{path}: is not {what}; rename it, or say what it is by --format")
-    return Source(path, chosen, packed)
+        raise InputError(f"{name}: is not {what}; rename it, or say what it is by --format")
+    if given is None and looks in ("rdf", "nt") and chosen in UNLIKE[looks]:
+        raise InputError(f"{name}: looks like {looks}, not {chosen}; rename it, or say what it is by --format {looks}")
+    return chosen, packed
 
 
 def _suffix(path: Path) -> tuple[str, str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pfedeg.federation import check_free, create_folder
-from pfedeg.graph import write_labels
+from pfedeg.graph import normal, write_labels
 from pfedeg.importing.gather import Gathered, Graph
 from pfedeg.store import write_json, writing
 from pfedeg.triples import Triples, write_parquet
@@ -18,8 +18,9 @@ MOST_SHOWN = 5
 def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
     """OUT.parquet has the triples alone; a folder also has names for people's eyes and what is told of the import."""
     triples = Triples(graph.entities, graph.relations, graph.triples)
-    if out.suffix == ".parquet":
+    if out.suffix.lower() == ".parquet":
         check_free(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
         with writing(out) as path:
             write_parquet(path, triples)
         return
@@ -33,13 +34,18 @@ def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
 
 
 def summary(gathered: Gathered, graph: Graph, sources: int) -> dict[str, Any]:
-    """What became of the statements, with names as people read them."""
+    """What became of the statements."""
 
     def most(column: Any, names: tuple[str, ...]) -> dict[str, int]:
         counts = np.bincount(column, minlength=len(names))
         top = np.argsort(-counts, kind="stable")[:MOST_SHOWN].tolist()
-        return {graph.labels.get(names[each], names[each]): int(counts[each]) for each in top}
+        return {names[each]: int(counts[each]) for each in top}
 
+    remarks, uses = list(gathered.remarks), np.bincount(graph.triples[:, 1], minlength=len(graph.relations))
+    for source, *row in gathered.first_rows:
+        relation = normal(row[1])
+        if relation in graph.relations and len(uses) > 1 and uses[graph.relations.index(relation)] == 1:
+            remarks.append(f"{source}: line 1 is the triple ({', '.join(row)}); if it is a heading, add --header")
     respelled = gathered.entities.respelled + gathered.relations.respelled
     return {
         "sources": sources,
@@ -51,6 +57,7 @@ def summary(gathered: Gathered, graph: Graph, sources: int) -> dict[str, Any]:
         "duplicates": graph.duplicates,
         "dropped": dict(gathered.dropped),
         "examples": gathered.examples,
+        "remarks": remarks,
         "isolated_entities": graph.isolated,
         "spellings_made_one": len(respelled),
         "spelling_example": respelled[0] if respelled else None,

@@ -9,7 +9,6 @@ from pfedeg.federation import Federation
 from pfedeg.shared import ClientId
 
 Difference = Literal["case", "spaces", "Unicode form", "several"]
-EXAMPLES = 10
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class LookAlikes:
 
     number: int
     differ_in: dict[Difference, int]
-    examples: tuple[Alike, ...]
+    pairs: tuple[Alike, ...]
 
 
 def look_alikes(federation: Federation) -> LookAlikes:
@@ -53,7 +52,7 @@ def look_alikes(federation: Federation) -> LookAlikes:
     many: dict[Difference, int] = {}
     for alike in found:
         many[alike.differ_in] = many.get(alike.differ_in, 0) + 1
-    return LookAlikes(len(found), many, tuple(found[:EXAMPLES]))
+    return LookAlikes(len(found), many, tuple(found))
 
 
 def _different(known: dict[frozenset[str], ClientId]) -> Alike | None:

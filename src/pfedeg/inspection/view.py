@@ -173,7 +173,7 @@ def _hints(findings: Findings) -> Iterator[Text]:
     for hint in findings.hints[:MOST]:
         yield Text(f"  {printable(hint.client) + ': ' if hint.client is not None else ''}{hint.text}", "yellow")
     yield from _left_out(len(findings.hints), "hint")
-    for alike in findings.look_alikes.examples[:FEW]:
+    for alike in findings.look_alikes.pairs[:FEW]:
         first, second = f"{alike.first!r} at {alike.first_client}", f"{alike.second!r} at {alike.second_client}"
         yield Text(printable(f"    {first}, {second} ({alike.differ_in})"))
 
