@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pfedeg.cli import cli
 from pfedeg.config import Config
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation, safe_name
-from pfedeg.formats import text
+from pfedeg.formats import text, write
 from pfedeg.graph import KnowledgeGraph, split_graph
 from pfedeg.prediction import Run
 from pfedeg.training import Training
@@ -272,3 +273,13 @@ def test_help_names_every_format() -> None:
     said = CliRunner().invoke(cli, ["export", "--help"]).output
     for kind in formats.FORMATS:
         assert f"    {kind} " in said
+
+
+def test_labels_go_along_where_people_look(tmp_path: Path) -> None:
+    graph = replace(KnowledgeGraph.from_names([("a", "r", "b"), ("b", "r", "c")]), labels={"a": "Aachen\t1", "r": "by"})
+    run = train(tmp_path / "run", {"one": graph}, method="single")
+    write(run, tmp_path / "parquet", "parquet", "one")
+    assert pq.read_table(tmp_path / "parquet" / "entities.parquet")["label"].to_pylist() == ["Aachen\t1", "b", "c"]
+    assert pq.read_table(tmp_path / "parquet" / "relations.parquet")["label"].to_pylist() == ["by"]
+    write(run, tmp_path / "projector", "projector", "one")
+    assert (tmp_path / "projector" / "metadata.tsv").read_text() == "name\tlabel\na\tAachen%091\nb\tb\nc\tc\n"

@@ -410,14 +410,32 @@ def fede(**changes: Any) -> list[dict[str, Any]]:
     return [{"train": part, "valid": empty, "test": empty}, {"train": part, "valid": part, "test": empty}]
 
 
-def test_fedes_files_are_federations(tmp_path: Path) -> None:
-    (tmp_path / "g.pkl").write_bytes(pickle.dumps(fede(), 2))
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_fedes_files_are_federations(tmp_path: Path, protocol: int) -> None:
+    (tmp_path / "g.pkl").write_bytes(pickle.dumps(fede(), protocol))
     (tmp_path / "entity2id.txt").write_text("2\nseven\t7\neight h\t8\n")
     assert bring(tmp_path / "g.pkl", "--out", tmp_path / "out").exit_code == 0
     graphs = Federation.read(tmp_path / "out").graphs
     assert list(graphs) == ["client-0", "client-1"]
     assert graphs["client-0"].named("train") == [("eight h", "r3", "e9"), ("seven", "r3", "eight h")]
     assert len(graphs["client-1"].valid) == 2
+    told = json.loads(bring(tmp_path / "g.pkl", "--json", "--out", tmp_path / "again").output)
+    assert told["clients"]["client-1"] == {"train": 2, "valid": 2, "test": 0}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (b"\xff\t7\n", "entity2id.txt: cannot be read as UTF-8 text"),
+        ("seven\t7\nA\t²\n".encode(), "entity2id.txt, line 2: expected NAME<TAB>ID"),
+        (b"seven\t7\nother\t7\n", "entity2id.txt, line 2: 7 has a name already: 'seven'"),
+        (b"same\t7\nsame\t8\n", "entity2id.txt: two ids are called 'same'"),
+    ],
+)
+def test_wrong_lists_of_names_are_told_with_their_line(tmp_path: Path, names: bytes, message: str) -> None:
+    (tmp_path / "g.pkl").write_bytes(pickle.dumps(fede()))
+    (tmp_path / "entity2id.txt").write_bytes(names)
+    assert message in refused(tmp_path / "g.pkl", "--out", tmp_path / "out")
 
 
 class Evil:
@@ -452,6 +470,8 @@ def test_a_pickle_may_hold_arrays_and_nothing_else(
 def test_a_pickle_cannot_ask_for_memory_it_does_not_bring(tmp_path: Path) -> None:
     big = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I1000000000000\ntS'b'\ntR."
     (tmp_path / "g.pkl").write_bytes(big)
+    assert "something else than plain arrays" in refused(tmp_path / "g.pkl", "--out", tmp_path / "out")
+    (tmp_path / "g.pkl").write_bytes(b"cnumpy\nndarray\n((I1000000000000\nttR.")
     assert "something else than plain arrays" in refused(tmp_path / "g.pkl", "--out", tmp_path / "out")
 
 

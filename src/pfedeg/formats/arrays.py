@@ -13,7 +13,7 @@ from pfedeg.store import pack_tables, write_arrays
 
 
 def write_parquet(trained: Trained, folder: Path) -> None:
-    """entities.parquet and relations.parquet: a column of names, a column of vectors."""
+    """entities.parquet and relations.parquet: a column of names, one of labels if there are some, and of vectors."""
     _write_table(folder / "entities.parquet", trained, trained.graph.entities, trained.tables.entity)
     _write_table(folder / "relations.parquet", trained, trained.graph.relations, trained.tables.relation)
 
@@ -23,7 +23,8 @@ def _write_table(path: Path, trained: Trained, names: tuple[str, ...], table: Ma
     import pyarrow.parquet as pq
 
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
-    columns = pa.table({"name": pa.array(names, pa.string()), "vector": vectors})
+    shown = {"label": pa.array(map(trained.graph.shown, names), pa.string())} if trained.graph.labels else {}
+    columns = pa.table({"name": pa.array(names, pa.string()), **shown, "vector": vectors})
     about = {key: str(value) for key, value in trained.about.items()}
     pq.write_table(columns.replace_schema_metadata(about), path, use_dictionary=False)  # no two numbers are equal
 

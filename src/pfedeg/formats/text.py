@@ -44,7 +44,13 @@ def write_projector(trained: Trained, folder: Path) -> None:
     with open(folder / "tensors.tsv", "w", encoding="utf-8", newline="\n") as file:
         file.writelines("\t".join(numbers) + "\n" for numbers in _rows(trained.tables.entity))
     with open(folder / "metadata.tsv", "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{name}\n" for name in _names(trained, IN_LINES))
+        if trained.graph.labels:  # several columns have a heading, a single one has none
+            file.write("name\tlabel\n")
+            labels = (escaped(trained.graph.shown(name), IN_LINES) for name in trained.graph.entities)
+            pairs = zip(_names(trained, IN_LINES), labels, strict=True)
+            file.writelines(f"{name}\t{label}\n" for name, label in pairs)
+        else:
+            file.writelines(f"{name}\n" for name in _names(trained, IN_LINES))
     (folder / "projector_config.pbtxt").write_text(PROJECTOR, encoding="utf-8", newline="\n")
 
 
