@@ -619,3 +619,17 @@ def test_a_first_line_that_looks_like_a_heading_is_pointed_at(tmp_path: Path) ->
     assert "heading" not in done.output
     (tmp_path / "g.csv").write_text("ann,lives,Rome\nbob,lives,Oslo\n")
     assert "heading" not in bring(tmp_path / "g.csv", "--out", tmp_path / "three").output
+
+
+def test_a_few_words_among_numbers_are_pointed_at(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("".join(f"e{i},age,{20 + i}\n" for i in range(40)) + "x,age,n/a\n")
+    done = bring(tmp_path / "g.csv", "--literals", "bucket", "--out", tmp_path / "out")
+    assert "age: 40 values are numbers or dates, 1 are not, so all are names; mend those" in done.output
+    assert ("e3", "age", "23") in triples(tmp_path / "out")
+
+
+def test_a_federation_in_one_file_is_pointed_at(tmp_path: Path) -> None:
+    table = {"client": ["one"], "split": ["train"], "head": ["a"], "relation": ["r"], "tail": ["b"]}
+    pq.write_table(pa.table({name: pa.array(column) for name, column in table.items()}), tmp_path / "g.parquet")
+    done = bring(tmp_path / "g.parquet", "--out", tmp_path / "out")
+    assert "the columns client and split are not looked at; `pfedeg train` reads such a file as it is" in done.output

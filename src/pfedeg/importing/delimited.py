@@ -161,7 +161,11 @@ def read_parquet(source: Source, into: Gathered) -> None:
             raise InputError(f"{source.name}: a Parquet file is read from the disk, and not packed once more")
         file = pq.ParquetFile(source.path)
         names = file.schema_arrow.names
-        places, _ = _places(source, names, into.choices.columns, True)
+        choices = into.choices
+        places, _ = _places(source, names, choices.columns, True)
+        if beside := [name for name in ("client", "split") if name in names and name not in (choices.columns or ())]:
+            what = f"the column {beside[0]} is" if len(beside) == 1 else "the columns client and split are"
+            into.remark(f"{source.name}: {what} not looked at; `pfedeg train` reads such a file as it is")
         number, wanted = 0, [names[place] for place in places]
         for batch in file.iter_batches(1 << 16, columns=wanted):
             columns = [batch.column(name).cast(pa.string()).to_pylist() for name in wanted]

@@ -28,6 +28,7 @@ PREFIXES = {
     "http://xmlns.com/foaf/0.1/": "foaf",
     "http://schema.org/": "schema",
 }
+MOSTLY = 4  # times as many numbers as other tails look as if all were meant to be numbers
 STEP = 1 << 16  # triples that are numbered at a time
 BLANK = "\ud800"  # begins the provisional name of a blank node; no text can hold it
 
@@ -218,15 +219,18 @@ class Gathered:
 
     def _bucketed(self, triples: Ids) -> Ids:
         """Triples for the values: in buckets, or as they are spelled if the relation has other tails as well."""
-        mixed = set(np.flatnonzero(np.bincount(triples[:, 1])).tolist())
+        others = np.bincount(triples[:, 1], minlength=len(self.relations.names))
         locals_ = Counter(_local(self.relations.names[relation]) for relation in self._values)
         rows = []
         for relation, values in self._values.items():
             name = self.relations.names[relation]
             name = _local(name) if locals_[_local(name)] == 1 else self.short(name)
             kinds: dict[Kind, list[Value]] = {}
+            if 0 < others[relation] < len(values) / MOSTLY and values[0].text is not None:
+                text = f"{len(values):,} values are numbers or dates, {others[relation]:,} are not, so all are names"
+                self.remark(f"{name}: {text}; mend those, to have buckets")
             for value in values:
-                if value.text is not None and relation in mixed:
+                if value.text is not None and others[relation]:
                     rows.append((value.head, relation, self.entities[value.text]))
                 else:
                     kinds.setdefault(value.kind, []).append(value)

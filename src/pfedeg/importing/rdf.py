@@ -114,7 +114,7 @@ def _take(statements: Iterable[Any], into: Gathered) -> None:
         elif not {*kinds} <= {NamedNode, BlankNode, Literal}:
             into.drop("statements about statements")
         elif BlankNode in kinds and not keeps_blank:
-            into.drop("blank nodes")
+            into.drop("statements with blank nodes")
         else:
             head = into.blank(subject.value) if kinds[0] is BlankNode else subject.value
             if kinds[1] is Literal:
