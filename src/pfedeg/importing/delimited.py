@@ -9,9 +9,9 @@ from itertools import chain, islice
 from pfedeg.errors import InputError
 from pfedeg.importing.gather import Gathered
 from pfedeg.importing.sources import Source
+from pfedeg.triples import ROLES
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-ROLES = ("head", "relation", "tail")
 HEADINGS = (
     {"head", "subject", "subj", "s", "h", "source", "from", "start", "entity1"},
     {"relation", "predicate", "pred", "p", "r", "property", "edge", "type", "rel", "relationship"},

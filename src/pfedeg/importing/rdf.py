@@ -1,13 +1,12 @@
 """Statements from RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
 
-import io
 from collections.abc import Iterable
 from typing import IO, Any, cast
 from xml.parsers import expat
 
 from pfedeg.errors import InputError
 from pfedeg.importing.gather import STEP, Gathered
-from pfedeg.importing.sources import Source
+from pfedeg.importing.sources import Passing, Source
 
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
 LINES = ("nt", "nq")  # a line is a statement
@@ -49,8 +48,10 @@ def _read_whole(source: Source, file: IO[bytes], into: Gathered) -> None:
     """Statement by statement; after an error nothing more, since what follows could be misread."""
     from pyoxigraph import RdfFormat, parse
 
-    form = _Form(file) if source.format == "rdf" else None
-    parser = parse(cast(IO[bytes], form or file), getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
+    form = _Form()
+    if source.format == "rdf":
+        file = cast(IO[bytes], Passing(file, form.look))
+    parser = parse(file, getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
     try:
         _take(parser, into)
     except SyntaxError as error:
@@ -58,10 +59,9 @@ def _read_whole(source: Source, file: IO[bytes], into: Gathered) -> None:
         if "LoadDocumentCallback" in reason:
             hint = "nothing is fetched from elsewhere; put the context itself into the file"
             raise InputError(f"{source.name}: its @context is a link, and {hint}") from None
-        line = form.broken_at()[0] if form else error.lineno
-        into.broken(line, reason, lasting=True)
-    if form and (line := form.broken_at()[0]) is not None:  # the parser takes half a file for a whole one
-        into.broken(line, form.broken_at()[1], lasting=True)
+        into.broken(form.broken[0] if form.broken else error.lineno, reason, lasting=True)
+    if form.broken:  # the parser takes half a file for a whole one
+        into.broken(*form.broken, lasting=True)
     into.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
 
 
@@ -70,32 +70,20 @@ def _reason(error: SyntaxError) -> str:
     return reason.partition(": ")[2] if reason.startswith("Parser error") else reason
 
 
-class _Form(io.RawIOBase):
-    """XML that passes, and whether it is well formed up to its end."""
+class _Form:
+    """Whether XML that passes is well formed up to its end."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._expat = file, expat.ParserCreate()
-        self._error: tuple[int, str] | None = None
+    def __init__(self) -> None:
+        self._expat = expat.ParserCreate()
+        self.broken: tuple[int, str] | None = None  # line and reason
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._file.read(len(buffer))
-        buffer[: len(piece)] = piece
-        self._look(piece, not piece)
-        return len(piece)
-
-    def _look(self, piece: bytes, is_end: bool) -> None:
-        if self._error is None:
+    def look(self, piece: bytes) -> None:
+        """The next piece of it; an empty one is the end."""
+        if self.broken is None:
             try:
-                self._expat.Parse(piece, is_end)
+                self._expat.Parse(piece, not piece)
             except expat.ExpatError as error:
-                self._error = error.lineno, f"not well-formed XML ({expat.ErrorString(error.code)})"
-
-    def broken_at(self) -> tuple[int | None, str]:
-        """The line and the reason, if it is not well formed."""
-        return self._error or (None, "")
+                self.broken = error.lineno, f"not well-formed XML ({expat.ErrorString(error.code)})"
 
 
 def _take(statements: Iterable[Any], into: Gathered) -> None:

@@ -66,21 +66,22 @@ class Source:
             raw: IO[bytes] = self.path.open("rb") if self.path else sys.stdin.buffer
         except OSError as error:
             raise InputError(f"{self.name}: cannot be read: {error.strerror}") from None
-        counted: Any = _Passing(raw, self._count, self.head)
+        counted: Any = Passing(raw, self._count, self.head)
         if self.packed:
             import pyarrow as pa
 
             counted = pa.input_stream(io.BufferedReader(counted, 1 << 20), compression=PACKED[self.packed])
-        return cast(IO[bytes], io.BufferedReader(_Passing(counted, self.digest.update), 1 << 20))
+        return cast(IO[bytes], io.BufferedReader(Passing(counted, self.digest.update), 1 << 20))
 
     def _count(self, piece: bytes) -> None:
         self.seen += len(piece)
 
 
-class _Passing(io.RawIOBase):
+class Passing(io.RawIOBase):
     """Reads from a file, and shows to somebody what passes; what was read of it before comes first."""
 
     def __init__(self, file: Any, show: Callable[[bytes], None], before: bytes = b"") -> None:
+        """`show` is called with every piece, and at the end with an empty one."""
         self._file, self._show, self._before = file, show, before
 
     def readable(self) -> bool:
