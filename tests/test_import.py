@@ -633,3 +633,14 @@ def test_a_federation_in_one_file_is_pointed_at(tmp_path: Path) -> None:
     pq.write_table(pa.table({name: pa.array(column) for name, column in table.items()}), tmp_path / "g.parquet")
     done = bring(tmp_path / "g.parquet", "--out", tmp_path / "out")
     assert "the columns client and split are not looked at; `pfedeg train` reads such a file as it is" in done.output
+
+
+@pytest.mark.parametrize("name", ["g.nt", "g.ttl", "g.csv", "g.jsonld", "g.rdf"])
+def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path, name: str) -> None:
+    content = {
+        "csv": "http://x/a,http://x/n,http://x/b\n",
+        "jsonld": '{"@id": "http://x/a", "http://x/n": {"@id": "http://x/b"}}',
+        "rdf": RDF_XML,
+    }.get(name[2:], "<http://x/a> <http://x/n> <http://x/b> .\n")
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    assert brought(tmp_path / name, "--out", tmp_path / "out") == {("http://x/a", "http://x/n", "http://x/b")}

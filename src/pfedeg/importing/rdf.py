@@ -1,5 +1,6 @@
 """Statements from RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from typing import IO, Any, cast
 from xml.parsers import expat
@@ -19,6 +20,8 @@ def read(source: Source, into: Gathered) -> None:
     into.begin(source)
     with source.open() as file:
         try:
+            if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                file.read(len(BOM_UTF8))
             if source.format in LINES:
                 _read_lines(source, file, into)
             else:

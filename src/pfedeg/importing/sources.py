@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from pfedeg.errors import InputError
 
@@ -60,7 +60,7 @@ class Source:
         """Its bytes as they lie on the disk; 0 if not known."""
         return self.path.stat().st_size if self.path else 0
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> io.BufferedReader:
         """Its content, unpacked."""
         try:
             raw: IO[bytes] = self.path.open("rb") if self.path else sys.stdin.buffer
@@ -71,7 +71,7 @@ class Source:
             import pyarrow as pa
 
             counted = pa.input_stream(io.BufferedReader(counted, 1 << 20), compression=PACKED[self.packed])
-        return cast(IO[bytes], io.BufferedReader(Passing(counted, self.digest.update), 1 << 20))
+        return io.BufferedReader(Passing(counted, self.digest.update), 1 << 20)
 
     def _count(self, piece: bytes) -> None:
         self.seen += len(piece)
