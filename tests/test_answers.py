@@ -141,6 +141,17 @@ def test_answers_come_in_the_order_of_the_questions_and_overwrite_nothing(run: P
     assert pq.read_table(tmp_path / "q.parquet").equals(questions)
 
 
+def test_a_few_questions_are_answered_in_the_terminal(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    (head, relation, tail), *_ = graph.named("train")
+    (tmp_path / "q.csv").write_text(f"head,relation,tail\n{head},{relation},\n,{relation},{tail}\n")
+    done = call("predict", run, "--client", CLIENT, "-k", 2, "--explain", "--questions", tmp_path / "q.csv")
+    assert done.exit_code == 0, done.exception
+    places = [done.output.index(text) for text in (f"({head}, {relation}, ?)", f"(?, {relation}, {tail})")]
+    assert places == sorted(places)
+    assert done.output.count("because") == 4
+
+
 def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"head": [7], "relation": ["left"]}), tmp_path / "q.parquet")
     words = ("predict", run, "--client", CLIENT, "--json", "--questions", tmp_path / "q.parquet")
@@ -173,7 +184,7 @@ def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--relation", "left"), "--out: name a file for the answers"),
+        (("--relation", "left"), "--out: 12 questions are too many for a terminal; name a file for the answers"),
         (("--relation", "left", "--out", "a.pdf"), "expected a name that ends with .parquet, .csv or .jsonl"),
         (("--relation", "left", "--out", "none/a.csv"), "the folder none is not there"),
         (("--questions", "none.csv", "--out", "a.csv"), "none.csv: no such file"),

@@ -16,12 +16,13 @@ from pfedeg.errors import InputError, printable
 from pfedeg.options import CONTEXT, console, count, json_option, say, threads_option
 
 if TYPE_CHECKING:
-    from pfedeg.graph import Side
+    from pfedeg.graph import KnowledgeGraph, Side
     from pfedeg.prediction import Prediction, Run
     from pfedeg.questions import Asked
     from pfedeg.writers import Row
 
 COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
+FEW = 10  # questions whose answers are shown in a terminal
 REASONS = ("because", "taught_by")
 
 
@@ -88,41 +89,48 @@ def predict(
     if many:
         asked = of_file(questions, graph) if questions else of_relation(relation or "", heads, graph)
         if out is None and not as_json:
-            raise InputError("--out: name a file for the answers, or add --json for a line of JSON each")
+            if len(asked) > FEW:
+                much = f"{len(asked):,} questions are too many for a terminal"
+                raise InputError(f"--out: {much}; name a file for the answers, or add --json for a line of JSON each")
+            for side, question, found in _answers(opened, client, asked, k, known, min_score):
+                _show(opened, client, _named(graph, side, question), found, known, give)
+            return
         _answer_many(opened, client, asked, k, known, min_score, out, give)
         return
     answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
-    rows = [_row(_given(opened, client, head, relation or "", tail), answer, give) for answer in answers]
+    given = _given(opened, client, head, relation or "", tail)
+    if out is None and not as_json:
+        _show(opened, client, given, answers, known, give)
+        return
+    rows = [_row(given, answer, give) for answer in answers]
     if out is not None:
         with writer(out, _columns(explain)) as write:
             write(rows)
         click.echo(f"wrote {count(len(answers), 'answer')} to {out}")
-    elif as_json:
-        question = {"client": client, "head": head, "relation": relation, "tail": tail}
+    else:
+        about = {"client": client, "head": head, "relation": relation, "tail": tail}
         reasons = [{name: row[name] for name in REASONS if name in row} for row in rows]
         lines = [asdict(answer) | reason for answer, reason in zip(answers, reasons, strict=True)]
-        click.echo(json.dumps(question | {"predictions": lines}, ensure_ascii=False))
-    else:
-        _show(opened, client, head, relation or "", tail, answers, known)
-        for row in rows if explain else ():
-            why = row["because"] or "nothing like it is known"
-            click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: because {why}"))
-            if row["taught_by"]:
-                click.echo(printable(f"    from others: {row['taught_by']}"))
+        click.echo(json.dumps(about | {"predictions": lines}, ensure_ascii=False))
 
 
-def _show(
-    run: "Run", client: str, head: str | None, relation: str, tail: str | None, answers: Any, known: bool
-) -> None:
+def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, give: "Give | None") -> None:
+    """A question with its answers, and with the reasons for them."""
     from pfedeg.terminal import predictions_table
 
-    asked = ", ".join("?" if part is None else printable(part) for part in (head, relation, tail))
+    graph, (head, relation, tail) = run.graph(run.named(client)), (given[name] for name in COLUMNS[:3])
+    asked = ", ".join("?" if part is None else printable(graph.shown(part)) for part in (head, relation, tail))
     terminal = console()
     terminal.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
     terminal.print(predictions_table(answers))
     left_out = 0 if known else run.known(client, relation, head=head, tail=tail)
     if left_out:
         say(f"{count(left_out, 'known answer')} left out; see --known")
+    for row in [_row(given, answer, give) for answer in answers] if give else ():
+        why = row["because"] or "nothing like it is known"
+        click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: because {why}"))
+        if row["taught_by"]:
+            click.echo(printable(f"    from others: {row['taught_by']}"))
 
 
 Give = Callable[[str, str, str], dict[str, str]]
@@ -168,8 +176,7 @@ def _answer_many(
         meter(console(stderr=True), "answering", total) as show,
     ):
         for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
-            entity, relation = graph.entities[question[0]], graph.relations[question[1]]
-            given = _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
+            given = _named(graph, side, question)
             write([_row(given, answer, give) for answer in answers])
             written += len(answers)
             show(place, f"{place:,} of {count(total, 'question')}{ahead(began, place, total)}", False)
@@ -204,8 +211,11 @@ def _given(run: "Run", client: str, head: str | None, relation: str, tail: str |
     from pfedeg.prediction import ask
 
     graph = run.graph(run.named(client))
-    side, (given, kind) = ask(graph, relation, head, tail)
-    entity, relation = graph.entities[given], graph.relations[kind]
+    return _named(graph, *ask(graph, relation, head, tail))
+
+
+def _named(graph: "KnowledgeGraph", side: "Side", question: tuple[int, int]) -> "Row":
+    entity, relation = graph.entities[question[0]], graph.relations[question[1]]
     return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
 
 
