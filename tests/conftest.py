@@ -1,5 +1,7 @@
 """What several test modules use: a small synthetic federation, on its own and as files."""
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,11 @@ def folder(synthetic: Federation, tmp_path: Path) -> Path:
     """The synthetic federation as a folder of TSV files."""
     synthetic.write(tmp_path / "data")
     return tmp_path / "data"
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A process (and its children) that was started in the background ignores SIGINT; the test must not depend on that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -96,14 +96,6 @@ def test_the_first_error_in_order_is_raised_and_only_after_all_have_ended():
     assert sorted(ended) == ["a", "b", "c", "d"]
 
 
-@pytest.fixture
-def heeds_ctrl_c():
-    """A process that was started in the background ignores SIGINT; the test must not depend on that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_stops_those_who_run_and_lets_nobody_begin():
     crew, begun = Desk(2), []

@@ -583,6 +583,7 @@ def test_a_run_killed_at_any_moment_goes_on(
     assert_same_run(out, long_run)
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("threads", [1, 2], ids=["one client after another", "side by side"])
 def test_ctrl_c_saves_and_says_how_to_resume(
     data: Path, long_run: Path, tmp_path: Path, threads: int, processes: list["subprocess.Popen[str]"]
