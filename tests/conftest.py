@@ -45,7 +45,7 @@ def folder(synthetic: Federation, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def heeds_ctrl_c() -> Iterator[None]:
-    """A process (and its children) that was started in the background ignores SIGINT; the test must not depend on that."""
+    """What is started in the background ignores SIGINT, as do its children; a test must not depend on that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
