@@ -138,3 +138,10 @@ def test_probabilities_are_for_tails_alone(run: Path) -> None:
 def test_wrong_words_are_told_in_a_line(run: Path, tmp_path: Path) -> None:
     assert "expected a name that ends with" in str(call("calibrate", run, "--picture", tmp_path / "p.pdf").exception)
     assert "unknown client 'x'" in str(call("calibrate", run, "--client", "x").exception)
+
+
+def test_what_is_missing_is_said_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "find_spec", lambda name: None)
+    done = call("calibrate", run)
+    assert "pip install 'pfedeg[calibrate]'" in str(done.exception)
+    assert done.output == ""

@@ -274,7 +274,7 @@ def calibrate(
     Example:
       pfedeg calibrate runs/mine --picture reliability.png
     """
-    from pfedeg.calibration import collect, deviation, draw, fit, reliability, table
+    from pfedeg.calibration import collect, deviation, draw, fit, need_scikit_learn, reliability, table
     from pfedeg.kernels import default_kernels
     from pfedeg.prediction import Run
     from pfedeg.store import writing
@@ -282,6 +282,7 @@ def calibrate(
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
+    need_scikit_learn()
     opened = Run(run, default_kernels(threads))
     opened.must_be_finished()
     told, curves, fitted = {}, {}, {}

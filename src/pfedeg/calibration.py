@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -50,13 +51,17 @@ def collect(answerer: Answerer, graph: KnowledgeGraph, split: Split, hidden: Seq
     return Pairs(np.array([score for score, _ in found]), np.array([right for _, right in found], bool))
 
 
+def need_scikit_learn() -> None:
+    """Say what to install, if it is not there."""
+    if find_spec("sklearn") is None:
+        raise InputError("calibration is fitted with scikit-learn: pip install 'pfedeg[calibrate]'")
+
+
 def fit(pairs: Pairs, kind: Kind, where: str) -> Calibration:
     """A curve from score to probability that never falls: by isotonic regression, or a logistic one (Platt)."""
-    try:
-        from sklearn.isotonic import IsotonicRegression
-        from sklearn.linear_model import LogisticRegression
-    except ImportError:
-        raise InputError("calibration is fitted with scikit-learn: pip install 'pfedeg[calibrate]'") from None
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.linear_model import LogisticRegression
+
     right = int(pairs.right.sum())
     if right < LEAST or right == len(pairs.right):
         raise InputError(f"{where}: {right} right answers among {len(pairs.right)} on valid: no curve can be fitted")
