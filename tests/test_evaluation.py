@@ -9,6 +9,8 @@ from pfedeg.evaluation import Evaluator, Metrics, queries, weighted
 from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import Tables, questions, reference
 from pfedeg.kernels.fused import Fused
+from pfedeg.kernels.ranking import BLOCKS, ROWS
+from pfedeg.kernels.tiles import QUERIES
 from pfedeg.models import MODELS
 from toy import toy_graph
 
@@ -81,6 +83,17 @@ def test_fused_ranks_agree_on_real_tables(name, side):
     expected = evaluator.ranks(reference, model, tables, "valid", side)
     np.testing.assert_array_equal(evaluator.ranks(Fused(1), model, tables, "valid", side), expected)
     assert len(set(expected.tolist())) > 10
+
+
+@models
+@sides
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ranks_over_several_blocks_of_rows_and_queries(name, side, threads):
+    model, graph = MODELS[name](8), toy_graph(3, 2 * ROWS + 5, 2, 900, 2 * BLOCKS * QUERIES + 9)
+    tables, evaluator = integer_tables(3, model, graph), Evaluator(graph)
+    expected = evaluator.ranks(reference, model, tables, "valid", side)
+    np.testing.assert_array_equal(evaluator.ranks(Fused(threads), model, tables, "valid", side), expected)
+    assert np.diff(graph.known(side).start).max() > 2
 
 
 def test_ties_and_filters_by_hand():

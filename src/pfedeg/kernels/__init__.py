@@ -103,7 +103,7 @@ class Questions(NamedTuple):
     first: NDArray[np.int64]  # truth[first[i]:first[i + 1]] are to be ranked under query i
     truth: Ids  # local ids of the true answers, grouped by query
     start: NDArray[np.int64]  # known[start[i]:start[i + 1]] are filtered out under query i
-    known: Ids
+    known: Ids  # ascending under each query
 
 
 class Kernels(Protocol):
@@ -158,8 +158,12 @@ def questions(
 ) -> tuple[Questions, NDArray[np.int64]]:
     """Group triples by question; also the order that says which triple each rank belongs to."""
     key = triples[:, given].astype(np.int64) * relations + triples[:, 1]
-    order = np.argsort(key, kind="stable")
-    keys, first = np.unique(key[order], return_index=True)
+    keys, which, answers = np.unique(key, return_inverse=True, return_counts=True)
+    asked = np.argsort(answers, kind="stable")  # who has as many answers is ranked together
+    turn = np.empty(len(keys), np.int64)
+    turn[asked] = np.arange(len(keys))
+    order = np.argsort(turn[which], kind="stable")
+    keys, first = keys[asked], np.concatenate([[0], np.cumsum(answers[asked])])
     place = np.searchsorted(known.keys, keys)
     size = known.start[place + 1] - known.start[place]
     start = np.concatenate([[0], np.cumsum(size)])
@@ -168,7 +172,7 @@ def questions(
     grouped = Questions(
         entity.astype(np.int32),
         relation.astype(np.int32),
-        np.append(first, len(order)).astype(np.int64),
+        first.astype(np.int64),
         triples[order, 2 - given],
         start.astype(np.int64),
         known.answers[take],

@@ -9,7 +9,6 @@ from pfedeg.kernels.jit import Team
 from pfedeg.kernels.scratch import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
 from pfedeg.kernels.tiles import QUERIES
 from pfedeg.models import Mat, Model
-from pfedeg.triples import Ids
 
 
 class Fused:
@@ -70,21 +69,15 @@ class Fused:
         blocks = -(-len(queries) // QUERIES)
         result = lines.zeros((blocks, len(tables.entity), QUERIES), np.float32)
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
-        self._team.run(ranking.scores, model, entity, queries, *self._block(entity), result)
+        room = ranking.make_room(self._team.size, entity.shape[1])
+        self._team.run(ranking.scores, model, entity, queries, room, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
-        result = np.zeros(len(questions.truth))
-        threads = self._team.size
-        buffer = lines.zeros((threads, len(tables.entity), QUERIES), np.float32)
-        truths, counts = np.zeros((threads, QUERIES), np.float32), np.zeros((threads, 2, QUERIES))
+        result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
         entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
-        block = self._block(entity)
-        self._team.run(ranking.ranks, model, entity, queries, questions, *block, buffer, truths, counts, result)
+        room = ranking.make_room(self._team.size, entity.shape[1])
+        blocks = min(ranking.BLOCKS, -(-len(queries) // (QUERIES * self._team.size)))  # work for every thread
+        self._team.run(ranking.ranks, model, entity, queries, questions, blocks, room, truths, result)
         return result
-
-    def _block(self, entity: Mat) -> tuple[Ids, Mat]:
-        """For each thread: which queries it compares, and memory for their numbers side by side."""
-        threads = self._team.size
-        return np.zeros((threads, QUERIES), np.int32), lines.zeros((threads, entity.shape[1], QUERIES), np.float32)

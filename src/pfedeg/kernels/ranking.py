@@ -1,83 +1,155 @@
 """Ranking, compiled: sixteen queries at a time against every row, and the places of the true answers."""
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
+from pfedeg import lines
 from pfedeg.kernels.jit import jit, kernel, take
-from pfedeg.kernels.tiles import QUERIES, score_all
+from pfedeg.kernels.tiles import QUERIES, line_up, score_all
 from pfedeg.kernels.vectors import LANES, choose, fill, load, store
+from pfedeg.models import Mat
+from pfedeg.triples import Ids
 
-EXACT = 2**23  # so far float32 counts
+BLOCKS = 4  # blocks of sixteen queries that meet some rows before the next rows come
+ROWS = 192  # rows that stay close meanwhile
+
+
+class Room(NamedTuple):
+    """Where each thread works."""
+
+    ids: Ids  # (threads, BLOCKS, QUERIES) which queries; the last one fills up the last block
+    panel: Mat  # (threads, BLOCKS, width, QUERIES) their numbers side by side
+    score: Mat  # (threads, ROWS, QUERIES)
+    truth: Mat  # (threads, QUERIES, width) rows of true answers
+    lane: Mat  # (threads, 3, QUERIES) scores of true answers, how many are above, how many below
+    cursor: NDArray[np.int64]  # (threads, BLOCKS, QUERIES) how many known answers of a query have gone by
+
+
+def make_room(threads: int, width: int) -> Room:
+    """As much as threads need, however many entities there are."""
+    return Room(
+        np.zeros((threads, BLOCKS, QUERIES), np.int32),
+        lines.zeros((threads, BLOCKS, width, QUERIES), np.float32),
+        lines.zeros((threads, ROWS, QUERIES), np.float32),
+        lines.zeros((threads, QUERIES, width), np.float32),
+        lines.zeros((threads, 3, QUERIES), np.float32),
+        np.zeros((threads, BLOCKS, QUERIES), np.int64),
+    )
 
 
 @kernel
-def scores(thread, threads, sync, model, table, queries, ids, panels, result):
+def scores(thread, threads, sync, model, table, queries, room, result):
     """Every query against every row of the table: result[block, row, lane], query = QUERIES · block + lane."""
+    ids, panel = room.ids[thread, 0], room.panel[thread, 0]
     while True:
         block = take(sync, 1)
         if block >= len(result):
             return
-        _score_block(model, queries, QUERIES * block, table, ids[thread], panels[thread], result[block])
+        _choose(queries, QUERIES * block, ids)
+        line_up(model, queries, ids, panel)
+        score_all(model, table, queries, ids, panel, result[block])
 
 
 @kernel
-def ranks(thread, threads, sync, model, table, queries, questions, ids, panels, buffer, truths, counts, result):
-    """Rank = 1 + #greater + ½ · #equal among the candidates that are not known to be true."""
-    score, truth, greater, equal = buffer[thread], truths[thread], counts[thread, 0], counts[thread, 1]
+def ranks(thread, threads, sync, model, table, queries, questions, blocks, room, truths, result):
+    """Rank = 1 + #greater + ½ · #equal among the candidates that are not known to be true.
+
+    #equal = candidates − #greater − #smaller: half of it is counted as rows go by, for all candidates but known ones.
+    """
+    score = room.score[thread]
     while True:
-        first = take(sync, QUERIES)
+        first = take(sync, blocks * QUERIES)
         if first >= len(queries):
             return
-        _score_block(model, queries, first, table, ids[thread], panels[thread], score)
-        turns, number = 0, min(QUERIES, len(queries) - first)
-        for i in range(first, first + number):
-            turns = max(turns, questions.first[i + 1] - questions.first[i])
-        for turn in range(turns):  # the first true answer of each query, then the second, …
-            for lane in range(number):
-                place = min(questions.first[first + lane] + turn, questions.first[first + lane + 1] - 1)
-                truth[lane] = score[questions.truth[place], lane]
-            for half in range(0, QUERIES, LANES):
-                _count(score, half, truth[half:], greater[half:], equal[half:])
-            for lane in range(number):
-                i = first + lane
-                place = questions.first[i] + turn
-                if place < questions.first[i + 1]:
-                    known = questions.known[questions.start[i] : questions.start[i + 1]]
-                    result[place] = _rank(score, lane, truth[lane], known, greater[lane], equal[lane])
+        here = min(blocks, -(-(len(queries) - first) // QUERIES))
+        for block in range(here):
+            ids, panel = room.ids[thread, block], room.panel[thread, block]
+            _choose(queries, first + QUERIES * block, ids)
+            line_up(model, queries, ids, panel)
+            _begin(model, table, queries, questions, ids, panel, room.truth[thread], score, truths, result)
+            room.cursor[thread, block] = 0
+        for begin in range(0, len(table), ROWS):
+            rows = table[begin : begin + ROWS]
+            for block in range(here):
+                ids = room.ids[thread, block]
+                score_all(model, rows, queries, ids, room.panel[thread, block], score)
+                _strike_out(questions, ids, begin, len(rows), score, room.cursor[thread, block])
+                for turn in range(_turns(questions, ids)):
+                    _count(questions, ids, turn, score[: len(rows)], room.lane[thread], truths, result)
 
 
 @jit
-def _score_block(model, queries, first, table, ids, panel, score):
-    """Scores of up to sixteen queries with every row."""
+def _choose(queries, first, ids):
     for lane in range(QUERIES):
         ids[lane] = min(first + lane, len(queries) - 1)
-    score_all(model, table, queries, ids, panel, score)
 
 
 @jit
-def _count(score, half, truth, greater, equal):
-    """How many scores in each of eight lanes are greater than the true answer's, and how many equal it."""
-    greater[:LANES], equal[:LANES] = 0, 0
-    t, zero, one = load(truth, 0), fill(np.float32(0.0)), fill(np.float32(1.0))
-    for first in range(0, len(score), EXACT):
-        above = below = zero
-        end = min(first + EXACT, len(score))
-        for e in range(first, end):
-            s = load(score[e], half)
-            above += choose(s, t, one, zero)
-            below += choose(t, s, one, zero)
-        store(truth, 0, above)
-        for lane in range(LANES):
-            greater[lane] += truth[lane]
-            equal[lane] += end - first - truth[lane]
-        store(truth, 0, below)
-        for lane in range(LANES):
-            equal[lane] -= truth[lane]
-        store(truth, 0, t)
+def _turns(questions, ids):
+    """The most true answers that a query has: each one's first comes first, then each one's second."""
+    most = 0
+    for i in ids:
+        most = max(most, questions.first[i + 1] - questions.first[i])
+    return most
 
 
 @jit
-def _rank(score, lane, truth, known, greater, equal):
-    for entity in known:
-        greater -= score[entity, lane] > truth
-        equal -= score[entity, lane] == truth
-    return 1.0 + greater + 0.5 * equal
+def _begin(model, table, queries, questions, ids, panel, rows, score, truths, result):
+    """Scores of the true answers, to the last bit as they will come with all others."""
+    for turn in range(_turns(questions, ids)):
+        for lane in range(QUERIES):
+            i = ids[lane]
+            row = table[questions.truth[min(questions.first[i] + turn, questions.first[i + 1] - 1)]]
+            for k in range(0, len(row), LANES):
+                store(rows[lane], k, load(row, k))
+        score_all(model, rows, queries, ids, panel, score)
+        for lane in range(QUERIES):
+            i = ids[lane]
+            place = questions.first[i] + turn
+            if place < questions.first[i + 1]:
+                truths[place] = score[lane, lane]
+                result[place] = 1.0 - 0.5 * (questions.start[i + 1] - questions.start[i])
+
+
+@jit
+def _strike_out(questions, ids, begin, rows, score, cursor):
+    """What is known to be true is neither above nor below anything."""
+    for lane in range(QUERIES):
+        place, end = questions.start[ids[lane]] + cursor[lane], questions.start[ids[lane] + 1]
+        while place < end and questions.known[place] < begin + rows:
+            score[questions.known[place] - begin, lane] = np.nan
+            place += 1
+        cursor[lane] = place - questions.start[ids[lane]]
+
+
+@jit
+def _count(questions, ids, turn, score, lanes, truths, result):
+    """Add what these rows mean for the ranks of one true answer of each query."""
+    truth, above, below = lanes[0], lanes[1], lanes[2]
+    for lane in range(QUERIES):
+        i = ids[lane]
+        truth[lane] = truths[min(questions.first[i] + turn, questions.first[i + 1] - 1)]
+    _compare(score, truth, above, below)
+    for lane in range(QUERIES):
+        i = ids[lane]
+        place = questions.first[i] + turn
+        if place < questions.first[i + 1] and (lane == 0 or i != ids[lane - 1]):
+            result[place] += 0.5 * (len(score) + above[lane] - below[lane])
+
+
+@jit
+def _compare(score, truth, above, below):
+    """How many scores in each lane are greater than the true answer's, and how many are smaller."""
+    zero, one = fill(np.float32(0.0)), fill(np.float32(1.0))
+    t, u = load(truth, 0), load(truth, LANES)
+    a = b = c = d = zero
+    for e in range(len(score)):
+        s, r = load(score[e], 0), load(score[e], LANES)
+        a, b = a + choose(s, t, one, zero), b + choose(t, s, one, zero)
+        c, d = c + choose(r, u, one, zero), d + choose(u, r, one, zero)
+    store(above, 0, a)
+    store(below, 0, b)
+    store(above, LANES, c)
+    store(below, LANES, d)

@@ -5,6 +5,7 @@ compose      q = compose(h, r), r prepared                        (models.py has
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_two, of two queries; compare_one, with one row
 gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
+line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
 
@@ -89,8 +90,12 @@ def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     """For queries i[0] … i[3] and rows ids[j] … ids[j + 3], add all shares weight[i, j] · ∂s to both gradients."""
 
 
+def line_up(model, queries, ids, panel):
+    """Write what `score_all` needs of the queries ids[0] … ids[15]."""
+
+
 def score_all(model, table, queries, ids, panel, score):
-    """Scores of the queries ids[0] … ids[15] with every row of a table: score[row, query]."""
+    """Scores of the queries ids[0] … ids[15], lined up, with every row of a table: score[row, query]."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -266,6 +271,19 @@ def _two_by_four(p, q, table, ids, j):
     return totals(pa, pb, pc, pd, qa, qb, qc, qd)
 
 
+@implement(line_up, TransE, RotatE)
+def _line_up_nothing(model, queries, ids, panel):
+    pass
+
+
+@implement(line_up, ComplEx, DistMult)
+def _line_up_columns(model, queries, ids, panel):
+    """Their k-th numbers side by side."""
+    for lane in range(QUERIES):
+        for k in range(len(panel)):
+            panel[k, lane] = queries[ids[lane], k]
+
+
 @implement(score_all, TransE, RotatE)
 def _score_all_distances(model, table, queries, ids, panel, score):
     for e in range(len(table)):  # the score is symmetric, so a row is compared with queries as with other rows
@@ -275,10 +293,7 @@ def _score_all_distances(model, table, queries, ids, panel, score):
 
 @implement(score_all, ComplEx, DistMult)
 def _score_all_products(model, table, queries, ids, panel, score):
-    """A matrix product: the queries' k-th numbers lie side by side, and six rows at a time meet them."""
-    for lane in range(QUERIES):
-        for k in range(table.shape[1]):
-            panel[k, lane] = queries[ids[lane], k]
+    """A matrix product: six rows at a time meet all queries."""
     for e in range(0, len(table), 6):
         score_six(table, six(e, len(table), len(table) - 1), panel, score)
 
