@@ -11,7 +11,6 @@ from pfedeg.config import Config
 from pfedeg.federation import Federation
 from pfedeg.kernels import Tables
 from pfedeg.kernels.scratch import make_scratch, make_settings
-from pfedeg.kernels.tiles import QUERIES
 from pfedeg.kernels.vectors import LANES
 from pfedeg.shared import ClientId, Shared
 from pfedeg.transport.schedule import side_by_side
@@ -97,8 +96,7 @@ class _Run:
 
     def ranking(self, client: Outline) -> int:
         """Of one client at a time."""
-        scores = FLOAT * self._threads * client.entities * QUERIES
-        return scores + QUESTIONS * FLOAT * client.held * self._model.entity_width + SORTING * client.train
+        return QUESTIONS * FLOAT * client.held * self._model.entity_width + SORTING * client.train
 
     def training(self, clients: list[Outline]) -> int:
         """What training takes beside tables that stay: of some clients at the same time, or of the largest."""

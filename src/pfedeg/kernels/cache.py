@@ -21,7 +21,7 @@ _STATE = re.compile(r"[0-9a-f]{12}")
 @cache
 def folder() -> Path | None:
     """The folder for this state of the kernels' sources; None where nothing can be kept."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources = sorted(Path(__file__).parent.glob("**/*.py"))
     state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     for place in _places():
         with suppress(OSError):

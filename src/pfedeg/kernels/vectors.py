@@ -315,3 +315,12 @@ def add(row, other):
     """Add: row ← row + other."""
     for k in range(0, len(row), LANES):
         store(row, k, load(row, k) + load(other, k))
+
+
+@jit
+def store_four(row, place, a, b, c, d):
+    """Write four vectors side by side."""
+    store(row, place, a)
+    store(row, place + LANES, b)
+    store(row, place + 2 * LANES, c)
+    store(row, place + 3 * LANES, d)

@@ -1,0 +1,35 @@
+"""What compiled kernels are made of: each model's operations on vectors (`operations`), written for it or its kind."""
+
+from pfedeg.kernels.tiles import distances, products, queries  # to import them is to register them
+from pfedeg.kernels.tiles.operations import (
+    QUERIES,
+    compare,
+    compare_one,
+    compare_two,
+    compose,
+    exchange,
+    gather,
+    gather_four,
+    line_up,
+    prepare,
+    score_all,
+    spread,
+)
+
+__all__ = [
+    "QUERIES",
+    "compare",
+    "compare_one",
+    "compare_two",
+    "compose",
+    "distances",
+    "exchange",
+    "gather",
+    "gather_four",
+    "line_up",
+    "prepare",
+    "products",
+    "queries",
+    "score_all",
+    "spread",
+]

@@ -1,0 +1,85 @@
+"""The models' equations as tiles of vector arithmetic, one overload per model: what compiled kernels are made of.
+
+prepare      what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
+compose      q = compose(h, r), r prepared                        (models.py has each equation)
+spread       gradients of h and r from the gradient of q, r prepared
+compare      scores of one query with eight rows; compare_two, of two queries; compare_one, with one row
+gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
+line_up      sixteen queries, as score_all needs them
+score_all    scores of sixteen queries with all rows
+exchange     gradients of some queries by the same rows, and of the rows by the queries
+
+Rows are a whole number of vectors long (`scratch.widen` sees to it); the halves of complex ones too.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from numba.extending import overload
+
+QUERIES = 16  # queries that are compared with all rows together
+
+
+def prepare(model, r, prepared):
+    """Write what composing needs of a relation's row."""
+
+
+def compose(model, h, r, q):
+    """Write the query of (h, r) into q."""
+
+
+def spread(model, h, r, q, g, by_h, by_r):
+    """Write the gradients of h and r, given the gradient g of q."""
+
+
+def compare(model, q, table, ids, j):
+    """Scores of q with the rows ids[j] … ids[j + 7] of a table, as a vector."""
+
+
+def compare_two(model, p, q, table, ids, j):
+    """The same of two queries."""
+
+
+def compare_one(model, q, row):
+    """The score of one query with one row."""
+
+
+def gather(model, q, table, ids, weights, g):
+    """Add Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]) to g: some columns of all rows, then the next columns.
+
+    The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
+    """
+
+
+def gather_four(model, q, table, ids, weights, j, g):
+    """The same of j, j + 1, j + 2, j + 3 only, all columns in turn: faster where the four rows are close."""
+
+
+def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """For queries begin … end − 1 and rows ids[·], add all shares weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
+
+    by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.
+    """
+
+
+def line_up(model, queries, ids, panel):
+    """Write what `score_all` needs of the queries ids[0] … ids[15]."""
+
+
+def score_all(model, table, queries, ids, panel, score):
+    """Scores of the queries ids[0] … ids[15], lined up, with every row of a table: score[row, query]."""
+
+
+def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the decorated function what compiled code runs for `operation` where the model is one of these."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @overload(operation)
+        @wraps(function)
+        def choose(*types: Any) -> Callable[..., Any] | None:
+            return function if types[0].instance_class in models else None
+
+        return function
+
+    return register

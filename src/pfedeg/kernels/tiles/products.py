@@ -1,0 +1,143 @@
+"""ComplEx and DistMult: scores are products of a query and a row, so that many of them are matrix products."""
+
+from pfedeg.kernels.jit import jit
+from pfedeg.kernels.tiles.matrix import by_queries, by_rows, score_six, six
+from pfedeg.kernels.tiles.operations import (
+    QUERIES,
+    compare,
+    compare_one,
+    compare_two,
+    exchange,
+    gather,
+    gather_four,
+    implement,
+    line_up,
+    score_all,
+)
+from pfedeg.kernels.vectors import (
+    LANES,
+    ZERO,
+    fill,
+    fma,
+    load,
+    lower_halves,
+    repeat,
+    store,
+    store_four,
+    total,
+    totals,
+    upper_halves,
+)
+from pfedeg.models import ComplEx, DistMult
+
+
+@implement(compare, ComplEx, DistMult)
+def _compare_product(model, q, table, ids, j):
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    e, f, g, h = table[ids[j + 4]], table[ids[j + 5]], table[ids[j + 6]], table[ids[j + 7]]
+    sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        x = load(q, k)
+        sa = fma(x, load(a, k), sa)
+        sb = fma(x, load(b, k), sb)
+        sc = fma(x, load(c, k), sc)
+        sd = fma(x, load(d, k), sd)
+        se = fma(x, load(e, k), se)
+        sf = fma(x, load(f, k), sf)
+        sg = fma(x, load(g, k), sg)
+        sh = fma(x, load(h, k), sh)
+    return totals(sa, sb, sc, sd, se, sf, sg, sh)
+
+
+@implement(compare_two, ComplEx, DistMult)
+def _compare_two_products(model, p, q, table, ids, j):
+    first, second = _two_by_four(p, q, table, ids, j), _two_by_four(p, q, table, ids, j + 4)
+    return lower_halves(first, second), upper_halves(first, second)
+
+
+@jit
+def _two_by_four(p, q, table, ids, j):
+    """Scores of p with four rows, then those of q: what is loaded is used more often than with one query."""
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    pa = pb = pc = pd = qa = qb = qc = qd = fill(ZERO)
+    for k in range(0, len(p), LANES):
+        x, y = load(p, k), load(q, k)
+        pa, qa = fma(x, load(a, k), pa), fma(y, load(a, k), qa)
+        pb, qb = fma(x, load(b, k), pb), fma(y, load(b, k), qb)
+        pc, qc = fma(x, load(c, k), pc), fma(y, load(c, k), qc)
+        pd, qd = fma(x, load(d, k), pd), fma(y, load(d, k), qd)
+    return totals(pa, pb, pc, pd, qa, qb, qc, qd)
+
+
+@implement(line_up, ComplEx, DistMult)
+def _line_up_columns(model, queries, ids, panel):
+    """Their k-th numbers side by side."""
+    for lane in range(QUERIES):
+        for k in range(len(panel)):
+            panel[k, lane] = queries[ids[lane], k]
+
+
+@implement(score_all, ComplEx, DistMult)
+def _score_all_products(model, table, queries, ids, panel, score):
+    """A matrix product: six rows at a time meet all queries."""
+    for e in range(0, len(table), 6):
+        score_six(table, six(e, len(table), len(table) - 1), panel, score)
+
+
+@implement(compare_one, ComplEx, DistMult)
+def _compare_one_product(model, q, row):
+    s = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        s = fma(load(q, k), load(row, k), s)
+    return total(s)
+
+
+@implement(gather_four, ComplEx, DistMult)
+def _gather_four_products(model, q, table, ids, weights, j, g):
+    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
+    for k in range(0, len(q), LANES):
+        first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
+        store(g, k, fma(wd, load(d, k), fma(wc, load(c, k), first)))
+
+
+@implement(gather, ComplEx, DistMult)
+def _gather_products(model, q, table, ids, weights, g):
+    tiled = len(g) - len(g) % (8 * LANES)
+    for k in range(0, tiled, 8 * LANES):
+        k2 = k + 4 * LANES
+        a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
+        e, f, h, i = load(g, k2), load(g, k2 + LANES), load(g, k2 + 2 * LANES), load(g, k2 + 3 * LANES)
+        for j in range(len(ids)):
+            row, w = table[ids[j]], repeat(weights, j)
+            a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
+            c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
+            e, f = fma(w, load(row, k2), e), fma(w, load(row, k2 + LANES), f)
+            h, i = fma(w, load(row, k2 + 2 * LANES), h), fma(w, load(row, k2 + 3 * LANES), i)
+        store_four(g, k, a, b, c, d)
+        store_four(g, k2, e, f, h, i)
+    for k in range(tiled, len(g), LANES):
+        a = load(g, k)
+        for j in range(len(ids)):
+            a = fma(repeat(weights, j), load(table[ids[j]], k), a)
+        store(g, k, a)
+
+
+@implement(exchange, ComplEx, DistMult)
+def _exchange_products(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """∂/∂q = W · rows and ∂/∂rows = Wᵀ · q: matrix products, sixteen columns at a time, which lie side by side."""
+    n, width = len(ids), query.shape[1]
+    rows, queries = panel[:n], panel[n : n + end - begin]
+    for k in range(0, width, 2 * LANES):
+        k2 = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
+        for j in range(n):
+            store(rows[j], 0, load(table[ids[j]], k))
+            store(rows[j], LANES, load(table[ids[j]], k2))
+        for i in range(begin, end):
+            store(queries[i - begin], 0, load(query[i], k))
+            store(queries[i - begin], LANES, load(query[i], k2))
+        for i in range(begin, end, 6):
+            by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k, k2)
+        for j in range(0, n, 6):
+            first = min(j, n - 6)  # the last six may overlap with those before
+            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, k2)
