@@ -56,7 +56,7 @@ def scores(thread, threads, sync, model, table, queries, room, result):
 def ranks(thread, threads, sync, model, table, queries, questions, blocks, room, truths, result):
     """Rank = 1 + #greater + ½ · #equal among the candidates that are not known to be true.
 
-    #equal = candidates − #greater − #smaller: half of it is counted as rows go by, for all candidates but known ones.
+    As #equal = candidates − #greater − #smaller, it is 1 + ½ · (candidates + #greater − #smaller): a sum over rows.
     """
     score = room.score[thread]
     while True:
