@@ -1,6 +1,7 @@
 """A grid of runs: plans, cells, resuming, failures, filters."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -117,6 +118,18 @@ def test_a_grid_runs_and_goes_on_where_it_stands(tmp_path: Path, data: Path) -> 
     assert list(states.values()) == ["done"] * 4
     assert result.stat().st_mtime_ns == before
     assert "open" in run(tmp_path, "--list").output
+
+
+def test_a_grid_tells_how_far_a_cell_has_come(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfedeg.experiment.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("pfedeg.research.LINE_SECONDS", 0.0)
+    read(
+        tmp_path, PLAN.replace("rounds = 2", "rounds = 200\npatience = 1000").replace("epochs = [1, 2]", "epochs = [1]")
+    )
+    done = run(tmp_path, "--only", "data=one", "--only", "method=fede")
+    assert done.exit_code == 0, done.output
+    told = r"1 cell: 0 ended; one/transe/fede/seed-0/epochs-1 at round \d+/200, valid MRR 0\.\d+; .* so far, at most"
+    assert re.search(told, done.output), done.output
 
 
 def test_a_cell_that_fails_is_told_and_retried_on_request(tmp_path: Path, data: Path) -> None:

@@ -24,12 +24,13 @@ SMALL = Config(method="pfedeg-plus", dim=8, negatives=4, rounds=400, eval_every=
 
 
 def test_half_of_the_candidates_goes_on_and_the_better_half(federation: Federation) -> None:
-    seen = []
-    for until, runs in halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 0.01):
+    seen, told = [], list[str]()
+    for until, runs in halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 0.01, tell=told.append):
         seen.append((until, {run.chosen["lr"]: (run.done, run.best) for run in runs}))
         break
     (until, first) = seen[0]
     assert until == 1
+    assert told[1] == "candidate 2 of 4 (lr 0.01), round 1 of 1"
     assert {done for done, _ in first.values()} == {1}
     rungs = list(halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 6.0))
     runs = rungs[-1][1]

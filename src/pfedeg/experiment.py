@@ -16,11 +16,12 @@ from pfedeg.deploy.processes import die_with_parent
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
 from pfedeg.models import MODELS
-from pfedeg.store import write_bytes, write_json
+from pfedeg.store import RunFolder, write_bytes, write_json
 
 KEYS = ("title", "data", "models", "methods", "seeds", "preset", "settings", "vary", "where", "choices", "grid")
 AXES = ("data", "model", "method", "seed")
 PACE = {"transe": 9e4, "rotate": 3.5e4, "complex": 5.5e4, "distmult": 7e4}  # triples per second, until some are known
+LOOK_SECONDS = 2.0  # between looks at cells that are running
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,11 @@ class Grid:
     def run(
         self, cells: Sequence[Cell], jobs: int, threads: int | None, tell: Callable[[str], None]
     ) -> Iterator[tuple[Cell, str]]:
-        """Run cells, some side by side; yields each with how it ended. Stopped in between, it goes on later."""
-        waiting, running = list(cells), list[Job]()
+        """Run cells, some side by side; yields each with how it ended, and every few seconds one that is running.
+
+        Stopped in between, it goes on later.
+        """
+        waiting, running, looked = list(cells), list[Job](), time.monotonic()
         (self.out / ".cells").mkdir(parents=True, exist_ok=True)
         try:
             while waiting or running:
@@ -201,6 +205,9 @@ class Grid:
                 for job in [job for job in running if job.process.poll() is not None]:
                     running.remove(job)
                     yield job.cell, self._end(job)
+                if running and time.monotonic() - looked > LOOK_SECONDS:
+                    yield running[0].cell, "running"
+                    looked = time.monotonic()
         finally:
             for job in running:
                 job.process.terminate()
@@ -237,6 +244,15 @@ class Grid:
         if self.state(cell) != "done":
             return ""
         return f"{json.loads((self.path(cell) / 'result.json').read_text())['test']['weighted']['mrr']:.4f}"
+
+    def standing(self, cell: Cell) -> str:
+        """How far a cell that is running has come."""
+        lines = RunFolder(self.path(cell)).history()
+        if not lines:
+            return "its start"
+        valid = [line["valid"]["weighted"]["mrr"] for line in lines if "valid" in line]
+        quality = f", valid MRR {valid[-1]:.4f}" if valid and valid[-1] is not None else ""
+        return f"round {len(lines)}/{cell.config.rounds}{quality}"
 
     def seconds_left(self, cells: Sequence[Cell]) -> float:
         """How long cells take at most, by what others of the same model took per triple."""

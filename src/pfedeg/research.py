@@ -4,12 +4,17 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pfedeg.errors import InputError, RunError, printable
-from pfedeg.options import CONTEXT, Settings, count, json_option, say, threads_option
+from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
+
+if TYPE_CHECKING:
+    from pfedeg.experiment import Cell, Grid
+
+LINE_SECONDS = 60.0  # between lines about a grid, which takes hours
 
 
 @click.command(context_settings=CONTEXT)
@@ -57,13 +62,7 @@ def experiment(
         threads = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
         ahead = grid.seconds_left(left) / jobs
         say(f"{grid.plan.title}: {count(len(cells), 'cell')}, {len(left)} to run, {duration(ahead)} at most")
-        began, many = time.monotonic(), len(left)
-        for number, (cell, state) in enumerate(grid.run(left, jobs, threads, say), 1):
-            rest = [other for other in left if grid.state(other) in ("open", "begun")]
-            note = grid.mrr(cell) if state == "done" else grid.failure(cell)
-            ahead = grid.seconds_left(rest) / jobs
-            spent = duration(time.monotonic() - began)
-            say(f"{number}/{many} {cell.name}: {state}, {note}; {spent} so far, at most {duration(ahead)} left")
+        _run(grid, left, jobs, threads)
     states = {cell.name: grid.state(cell) for cell in cells}
     if as_json:
         click.echo(json.dumps({"cells": states, "mrr": {c.name: grid.mrr(c) for c in cells}}, ensure_ascii=False))
@@ -73,6 +72,25 @@ def experiment(
             click.echo(printable(f"{states[cell.name]:7} {grid.mrr(cell) or '':>6} {cell.name}{reason}"))
     if "failed" in states.values() and not listed:
         raise RunError(f"{count(list(states.values()).count('failed'), 'cell')} failed; run them again with --retry")
+
+
+def _run(grid: "Grid", left: "list[Cell]", jobs: int, threads: int | None) -> None:
+    """Run cells, and show how far they have come."""
+    from pfedeg.terminal import duration, meter, remark
+
+    began, ended, screen = time.monotonic(), 0, console(stderr=True)
+    with meter(screen, count(len(left), "cell"), len(left), LINE_SECONDS) as show:
+        for cell, state in grid.run(left, jobs, threads, lambda text: remark(screen, text)):
+            rest = [other for other in left if grid.state(other) in ("open", "begun")]
+            pace = (
+                f"{duration(time.monotonic() - began)} so far, at most {duration(grid.seconds_left(rest) / jobs)} left"
+            )
+            if state == "running":
+                show(ended, f"{ended} ended; {cell.name} at {grid.standing(cell)}; {pace}", False)
+                continue
+            ended += 1
+            note = grid.mrr(cell) if state == "done" else grid.failure(cell)
+            remark(screen, f"{ended}/{len(left)} {cell.name}: {state}, {note}; {pace}")
 
 
 @click.command(cls=Settings, context_settings=CONTEXT)
@@ -101,20 +119,28 @@ def tune(
     """
     from pfedeg.config import configure
     from pfedeg.federation import Federation
-    from pfedeg.terminal import duration
-    from pfedeg.tuning import halve, papers_candidates, read_candidates, write_choice
+    from pfedeg.terminal import duration, meter, remark
+    from pfedeg.tuning import describe, halve, papers_candidates, read_candidates, write_choice
 
     config = configure(flags, preset)[0]
     federation, name = Federation.read(path, config.seed), path.stem
     candidates = read_candidates(over, config.method) or papers_candidates(name, config)
     if not candidates:
         raise InputError(f"{config.method} has neither beta nor p to choose; name settings by --over")
-    began = time.monotonic()
+    began, budget, out = time.monotonic(), 60 * minutes, console(stderr=True)
     runs: list[Any] = []
-    for rounds, runs in halve(federation, config, candidates, 60 * minutes, threads):
-        best = ", ".join(f"{key} {value}" for key, value in runs[0].chosen.items())
-        spent = duration(time.monotonic() - began)
-        say(f"round {rounds}: best so far {best}, valid MRR {runs[0].best:.4f}; {spent} of {duration(60 * minutes)}")
+
+    def spent() -> str:
+        return f"{duration(time.monotonic() - began)} of {duration(budget)}"
+
+    with meter(out, "tuning", budget) as show:
+
+        def tell(note: str) -> None:
+            show(time.monotonic() - began, f"{note}; {spent()}", False)
+
+        for rounds, runs in halve(federation, config, candidates, budget, threads, tell):
+            best = f"best so far {describe(runs[0].chosen)}, valid MRR {runs[0].best:.4f}"
+            remark(out, f"round {rounds}: {best}; {spent()}")
     chosen, evidence = dict(runs[0].chosen), [run.evidence() for run in runs]
     if choices is not None:
         write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)

@@ -33,10 +33,10 @@ Show = Callable[[float, str, bool], None]
 
 
 @contextmanager
-def meter(console: Console, label: str, total: float | None) -> Iterator[Show]:
+def meter(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
     """How far something has come, shown by calls with what is done, a remark, and whether that is worth a line.
 
-    In a terminal a bar that vanishes at the end, elsewhere plain lines: those worth it, and one every few seconds.
+    In a terminal a bar that vanishes at the end, elsewhere plain lines: those worth it, and one `every` few seconds.
     """
     shown = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[note]}")
     printed = time.monotonic()
@@ -47,11 +47,16 @@ def meter(console: Console, label: str, total: float | None) -> Iterator[Show]:
             nonlocal printed
             progress.update(task, completed=done, note=printable(note))
             now = time.monotonic()
-            if not console.is_terminal and (worth_a_line or now - printed > LINE_SECONDS):
-                console.print(printable(f"{label}: {note}"), highlight=False, soft_wrap=True)
+            if not console.is_terminal and (worth_a_line or now - printed > every):
+                remark(console, f"{label}: {note}")
                 printed = now
 
         yield show
+
+
+def remark(console: Console, text: str) -> None:
+    """A line that stays, above a bar where there is one."""
+    console.print(printable(text), highlight=False, soft_wrap=True)
 
 
 def ahead(began: float, done: float, total: float | None) -> str:
@@ -66,7 +71,7 @@ def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
     total = training.config.rounds or 0
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
-        console.print(f"{label}: goes on after round {before}", highlight=False, soft_wrap=True)
+        remark(console, f"{label}: goes on after round {before}")
     with meter(console, label, total) as show:
         show(before, "first round", False)
         for done in training:

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -57,14 +57,15 @@ class Candidate:
         """A run that stands still until it is asked to go on."""
         self.rounds = iter(self.training)
 
-    def advance(self, until: int) -> None:
-        """Train up to a round; a run that has stopped or failed stays where it is."""
+    def advance(self, until: int) -> Iterator[int]:
+        """Train up to a round, and tell each; a run that has stopped or failed stays where it is."""
         try:
             while self.done < until:
                 done = next(self.rounds, None)
                 if done is None:
                     break
                 self.done = done.number
+                yield self.done
         except RunError as error:
             self.failed = str(error)
             self.best = float("-inf")
@@ -78,15 +79,22 @@ class Candidate:
         return {**self.chosen, **told, **({"failed": self.failed} if self.failed else {})}
 
 
+def describe(chosen: Mapping[str, Any]) -> str:
+    """Settings and their values, as people read them."""
+    return ", ".join(f"{name} {value}" for name, value in chosen.items())
+
+
 def halve(
     federation: Federation,
     config: Config,
     candidates: Mapping[str, Sequence[Any]],
     seconds: float,
     threads: int | None = None,
+    tell: Callable[[str], None] = lambda note: None,
 ) -> Iterator[tuple[int, list[Candidate]]]:
     """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
 
+    What happens in between is told round by round.
     The first rung is as long as the time allows for all rungs to take the same time; at least one evaluation.
     """
     names = list(candidates)
@@ -99,8 +107,9 @@ def halve(
     going, until = list(runs), every
     first = True
     while True:
-        for run in going:
-            run.advance(until)
+        for number, run in enumerate(going, 1):
+            for done in run.advance(until):
+                tell(f"candidate {number} of {len(going)} ({describe(run.chosen)}), round {done} of {until}")
         if first:  # now it is known how long a round takes
             pace = (time.monotonic() - began) / (every * len(runs))
             fair = int(seconds / pace / len(runs) / (rungs + 1)) // every * every
