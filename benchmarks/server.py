@@ -5,9 +5,10 @@ python benchmarks/server.py --quick    a few seconds
 python benchmarks/server.py --plot docs/plots
 
 "moved" counts what must move at least: every row read once per pass (PFedEG+ has two) and every new row written once.
-It is compared with numpy's copy of a large array on as many threads. New rows need new memory, which the system
-clears first; "at hand" is the time without that, into memory that was used before. Extra memory is the index of owners
-and the peak of the update beyond uploads and new rows.
+It is compared with numpy's copy of a large array on as many threads ("of copy"), and with a copy of the same rows, id
+after id, from where clients have them to where new ones go ("of rows"): those of many clients lie in many places. New
+rows need new memory, which the system clears first; "at hand" is the time without that, into memory that was used
+before. Extra memory is the index of owners and the peak of the update beyond uploads and new rows.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curves import Point
+from moving import copy_rows
 from pfedeg import lines
 from pfedeg.kernels import Absorb, cores
 from pfedeg.shared import Mat, Rows, Shared
@@ -100,6 +102,20 @@ def copy_bandwidth(threads: int, size: int, repeats: int) -> tuple[float, float]
     return 2 * source.nbytes / at_hand, 2 * source.nbytes / new
 
 
+def copy_rows_seconds(shared: Shared, latest: Mapping[str, Rows], threads: int, repeats: int) -> float:
+    """The shortest time in which the rows of all clients are copied, id after id, into memory at hand."""
+    out = lines.empty((len(shared.ownership.client), WIDTH), np.float32)
+    out[:] = 0
+    team, copied = affinity._team(threads), dict[str, Rows]()
+
+    def work() -> None:
+        copied.update(affinity._rows(copy_rows, shared, latest, shared.clients, out, team))
+
+    seconds = best_of(repeats, work)
+    assert all(np.array_equal(rows.values, latest[client].values) for client, rows in copied.items())
+    return seconds
+
+
 def extra_memory(work: Callable[[], Mapping[str, Rows]]) -> int:
     """Bytes allocated at the peak of the work beyond what it returns; compiled code allocates nothing.
 
@@ -133,6 +149,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         "input_bytes": size,
         "index_bytes": sum(part.nbytes for part in owners),
         "index_seconds": indexed,
+        "copy_rows": copy_rows_seconds(shared, latest, threads, repeats),
         "overlap_seconds": best_of(repeats, lambda: affinity.overlap_weights(shared, threads)),
     }
     at_hand = {
@@ -181,6 +198,7 @@ def compare(result: dict[str, Any], copy: tuple[float, float]) -> None:
         part = result[name]
         part["fraction"] = part["bytes"] / part["at_hand"] / copy[0]
         part["fraction_new"] = part["bytes"] / part["seconds"] / copy[1]
+        part["fraction_rows"] = PASSES[name] / 2 * result["copy_rows"] / part["at_hand"]
 
 
 def show(result: dict[str, Any]) -> None:
@@ -193,7 +211,10 @@ def show(result: dict[str, Any]) -> None:
         ratio = f"{part['numpy'] / part['seconds']:.1f}×" if "numpy" in part else "–"
         extra = f"{(result['index_bytes'] + part['extra_bytes']) / 1e6:.1f}"
         print(f"{head:45} {label:8}{part['seconds']:9.4f}{part['at_hand']:9.4f}{speed:8.1f}", end="")
-        print(f"{part['fraction']:9.0%}{part['fraction_new']:7.0%}{extra:>10}{ratio:>10}", flush=True)
+        print(
+            f"{part['fraction']:9.0%}{part['fraction_new']:7.0%}{part['fraction_rows']:9.0%}{extra:>10}{ratio:>10}",
+            flush=True,
+        )
         head = ""
 
 
@@ -229,7 +250,7 @@ def main() -> None:
         f"{'series':8}{'clients':>6}{'ids':>10}{'owners':>7}{'Σ owners²':>13}{'':9}{'seconds':>10}{'at hand':>9}",
         end="",
     )
-    print(f"{'GB/s':>8}{'of copy':>9}{'(new)':>7}{'extra MB':>10}{'vs numpy':>10}")
+    print(f"{'GB/s':>8}{'of copy':>9}{'(new)':>7}{'of rows':>9}{'extra MB':>10}{'vs numpy':>10}")
     results, copy = [], (0.0, 0.0)
     for case in QUICK if options.quick else FULL:
         now = copy_bandwidth(options.threads, 1 << (27 if options.quick else 29), options.repeats)
