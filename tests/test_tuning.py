@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_half_of_the_candidates_goes_on_and_the_better_half(federation: Federati
         break
     (until, first) = seen[0]
     assert until == 1
-    assert told[1] == "candidate 2 of 4 (lr 0.01), round 1 of 1"
+    assert told[2] == "candidate 2 of 4 (lr 0.01), round 1 of 1"
     assert {done for done, _ in first.values()} == {1}
     rungs = list(halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 6.0))
     runs = rungs[-1][1]
@@ -38,6 +39,14 @@ def test_half_of_the_candidates_goes_on_and_the_better_half(federation: Federati
     assert sorted(run.done for run in runs)[:2] == [rungs[0][0]] * 2
     assert runs[0].done > runs[-1].done
     assert runs[0].best >= runs[1].best
+
+
+def test_where_time_is_short_candidates_are_compared_after_fewer_rounds(federation: Federation) -> None:
+    rarely = replace(SMALL, eval_every=50)
+    until, runs = next(halve(federation, rarely, {"lr": [1e-4, 1e-2]}, 0.01))
+    assert until == 1
+    assert all(0 < run.best < 1 and run.done == 1 for run in runs)
+    assert runs[0].training.config.patience == 50 * SMALL.patience
 
 
 def test_a_candidate_that_diverges_is_last_and_says_why(federation: Federation) -> None:

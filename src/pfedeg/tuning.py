@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -94,26 +95,30 @@ def halve(
 ) -> Iterator[tuple[int, list[Candidate]]]:
     """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
 
-    What happens in between is told round by round.
-    The first rung is as long as the time allows for all rungs to take the same time; at least one evaluation.
+    The first rung is as long as the time allows for all rungs to take the same time, at least a round. What happens in
+    between is told round by round.
     """
-    names = list(candidates)
-    runs = [
-        Candidate(chosen, Training(federation, replace(config, **chosen), threads=threads))
-        for chosen in (dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values()))
-    ]
-    every, began = config.resolved().eval_every or 1, time.monotonic()
-    rungs = max(1, (len(runs) - 1).bit_length())
-    going, until = list(runs), every
-    first = True
+    began, names = time.monotonic(), list(candidates)
+    choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values())]
+    rungs = max(1, (len(choices) - 1).bit_length())
+
+    def rounds_in_time(pace: float) -> int:
+        return int(seconds / pace / len(choices) / (rungs + 1))
+
+    tell(f"how long a round takes, by one with {describe(choices[0])}")
+    with suppress(RunError):  # a candidate that fails is told of later
+        next(iter(Training(federation, replace(config, **choices[0]), threads=threads)))
+    config = _evaluated_every(config, rounds_in_time(time.monotonic() - began))
+    until = every = config.resolved().eval_every or 1
+    runs = [Candidate(chosen, Training(federation, replace(config, **chosen), threads=threads)) for chosen in choices]
+    going, first_rung = list(runs), time.monotonic()
     while True:
         for number, run in enumerate(going, 1):
             for done in run.advance(until):
                 tell(f"candidate {number} of {len(going)} ({describe(run.chosen)}), round {done} of {until}")
-        if first:  # now it is known how long a round takes
-            pace = (time.monotonic() - began) / (every * len(runs))
-            fair = int(seconds / pace / len(runs) / (rungs + 1)) // every * every
-            first = False
+        if first_rung:  # the one round before may have compiled kernels: now it is known
+            fair = rounds_in_time((time.monotonic() - first_rung) / (every * len(runs))) // every * every
+            first_rung = 0.0
             if fair > until:
                 until = fair
                 continue
@@ -125,6 +130,13 @@ def halve(
         if len(going) == 1 or spent > seconds:
             return
         until *= 2
+
+
+def _evaluated_every(config: Config, rounds: int) -> Config:
+    """With evaluations at least so often, and patience for as many rounds as before."""
+    resolved = config.resolved()
+    before, now = resolved.eval_every or 1, max(1, min(resolved.eval_every or 1, rounds))
+    return replace(config, eval_every=now, patience=-(-resolved.patience * before // now))
 
 
 def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], evidence: Sequence[Any]) -> None:
