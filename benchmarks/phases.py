@@ -1,4 +1,4 @@
-"""Where a batch's time goes: milliseconds of each pass on one thread, and nanoseconds per (positive, negative) pair.
+"""Where a batch's time goes: milliseconds of each pass, and nanoseconds per (positive, negative) pair.
 
 python benchmarks/phases.py --data FOLDER
 """
@@ -12,74 +12,75 @@ import numpy as np
 
 from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, read_graph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, passes, scratch
-from pfedeg.kernels.jit import NEXT, kernel
+from pfedeg.kernels.jit import Team, kernel
 
 
 @kernel
-def draw(s, chunk, entities, positives, chosen, groups, x):
+def draw(thread, threads, sync, s, chunk, entities, positives, chosen, groups, x):
     """Pass 1."""
-    x.tally[0] = 0
-    for group in range(groups):
-        passes._draw(0, s, chunk, entities, positives, chosen, group, 0, np.uint64(7), x)
+    x.tally[thread] = 0
+    for group in range(groups * thread // threads, groups * (thread + 1) // threads):
+        passes._draw(thread, s, chunk, entities, positives, chosen, group, 0, np.uint64(7), x)
 
 
 @kernel
-def catch_up(sync, s, table, moments, rates, step, x):
+def catch_up(thread, threads, sync, s, table, moments, rates, step, x):
     """Steps that rows have missed."""
     passes._catch_up(sync, s, table, moments, rates, step, x)
 
 
 @kernel
-def meet(model, s, chunk, tables, positives, chosen, groups, x):
+def meet(thread, threads, sync, model, s, chunk, tables, positives, chosen, groups, x):
     """Pass 2."""
-    for group in range(groups):
-        passes._meet(0, model, s, chunk, tables, positives, chosen, group, np.float32(1e-3), x)
+    for group in range(groups * thread // threads, groups * (thread + 1) // threads):
+        passes._meet(thread, model, s, chunk, tables, positives, chosen, group, np.float32(1e-3), x)
 
 
 @kernel
-def settle(sync, positives, chosen, ready, x):
+def settle(thread, threads, sync, s, positives, chosen, ready, x):
     """Between passes 2 and 3."""
-    passes._settle(1, sync, positives, chosen, ready, x)
+    if thread == 0:
+        passes._settle(threads, sync, s, None, positives, chosen, ready, x)
 
 
 @kernel
-def sort(s, chunk, positives, chosen, x):
+def sort(thread, threads, sync, s, chunk, positives, chosen, x):
     """Pass 3."""
-    passes._sort_pairs(0, s, chunk, positives, chosen, 0, len(chosen), x)
+    size = len(chosen)
+    passes._sort_pairs(thread, s, chunk, positives, chosen, size * thread // threads, size * (thread + 1) // threads, x)
 
 
 @kernel
-def update(sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
+def update(thread, threads, sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
     """Pass 4."""
-    passes._update(0, sync, model, s, None, tables, moments, knowledge, positives, chosen, rates, step, x)
+    passes._update(thread, sync, model, s, None, tables, moments, knowledge, positives, chosen, rates, step, x)
 
 
-def phases(ours: Ours, sampling: Sampling, pull: float, repeats: int) -> dict[str, float]:
+def phases(ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int) -> dict[str, float]:
     """Seconds of each pass, the median of several batches."""
     local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
     chunk = CHUNK if sampling == "shared" else None
     model, tables, facts = ours.model, ours.tables.copy(), ours.positives
     settings = scratch.make_settings(local, Absorb(pull=pull))
     moments, known = Moments.zeros(tables), ours.tables.copy().entity
-    x = scratch.make_scratch(settings, chunk, tables, BATCH, 1)
+    x = scratch.make_scratch(settings, chunk, tables, BATCH, threads)
     groups = BATCH // (chunk or 1)
     ready = BATCH + groups * x.ids.shape[1] if chunk else BATCH
-    sync, rates = np.zeros(32, np.int64), scratch.make_rates(local, 0, repeats)
+    team, rates = Team(threads), scratch.make_rates(local, 0, repeats)
     rng, times = np.random.default_rng(1), dict[str, list[float]]()
     x.relation[:, : tables.relation.shape[1]] = 1
     for step in range(repeats):
         chosen = rng.permutation(len(facts.triples))[:BATCH].astype(np.int64)
         near = Knowledge(known, known[:0])
         work: dict[str, Callable[[], None]] = {
-            "draw": partial(draw, settings, chunk, len(tables.entity), facts, chosen, groups, x),
-            "catch up": partial(catch_up, sync, settings, tables.entity, moments, rates, step, x),
-            "meet": partial(meet, model, settings, chunk, tables, facts, chosen, groups, x),
-            "settle": partial(settle, sync, facts, chosen, ready, x),
-            "sort": partial(sort, settings, chunk, facts, chosen, x),
-            "update": partial(update, sync, model, settings, tables, moments, near, facts, chosen, rates, step, x),
+            "draw": partial(team.run, draw, settings, chunk, len(tables.entity), facts, chosen, groups, x),
+            "catch up": partial(team.run, catch_up, settings, tables.entity, moments, rates, step, x),
+            "meet": partial(team.run, meet, model, settings, chunk, tables, facts, chosen, groups, x),
+            "settle": partial(team.run, settle, settings, facts, chosen, ready, x),
+            "sort": partial(team.run, sort, settings, chunk, facts, chosen, x),
+            "update": partial(team.run, update, model, settings, tables, moments, near, facts, chosen, rates, step, x),
         }
         for name in (name for name in work if settings.rest or name != "catch up"):
-            sync[NEXT] = 0
             seconds = best_of(1, work[name])
             if step:  # the first compiles
                 times.setdefault(name, []).append(seconds)
@@ -91,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=40)
     options = parser.parse_args()
     graph = read_graph(options.data)
@@ -98,7 +100,7 @@ def main() -> None:
         ours = Ours(graph, name, 1)
         settings: tuple[tuple[Sampling, float], ...] = (("own", PULL), ("shared", 0.0))
         for sampling, pull in settings:
-            seconds = phases(ours, sampling, pull, options.repeats)
+            seconds = phases(ours, sampling, pull, options.threads, options.repeats)
             pairs = BATCH * NEGATIVES
             cells = (f"{phase} {1e3 * each:.2f} ms ({1e9 * each / pairs:.0f})" for phase, each in seconds.items())
             print(f"{NAMES[name]:8} {sampling:7}", *cells, sep="  ", flush=True)

@@ -26,7 +26,7 @@ def jit(function: F) -> F:
 
 
 def inline(function: F) -> F:
-    """Like `jit`, but put into its callers: what is called once per pair must not hand over dozens of arrays."""
+    """Like `jit`, but put into its callers: what is called per pair or row must not hand over dozens of arrays."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pfedeg.kernels.jit import jit
+from pfedeg.kernels.jit import inline, jit
 from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, root, store, total
 
 ONE = np.float32(1.0)
@@ -54,7 +54,7 @@ def pull(weight, row, received, g):
         store(g, k, fma(by, load(row, k) - load(received, k), load(g, k)))
 
 
-@jit
+@inline
 def refer(s, contrast, row, knowledge, e, x):
     """A row's share of what the next step needs to know of the whole table."""
     if s.pull != 0:

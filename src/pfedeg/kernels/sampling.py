@@ -13,14 +13,13 @@ def draw_own(s, entities, positives, triple, place, key, marks, ids):
     group = positives.group[triple]
     known = positives.tails[positives.start[group] : positives.start[group + 1]]
     free = entities - len(known)
-    counter = np.uint64(place) * np.uint64(s.negatives)
-    for entity in known:
-        marks[entity >> 6] |= np.uint64(1) << np.uint64(entity & 63)
-    for j in range(s.negatives):
-        u = random_below(key, counter + np.uint64(j), np.uint64(free))
-        ids[j] = _stand_in(known, free, u) if free > 0 and _is_marked(marks, u) else u
-    for entity in known:
-        marks[entity >> 6] = 0
+    draw_shared(s, free, place, key, ids)
+    if free > 0:
+        _mark(marks, known)
+        for j in range(s.negatives):
+            if _is_marked(marks, ids[j]):
+                ids[j] = _stand_in(known, free, ids[j])
+        _unmark(marks, known)
     return free
 
 
@@ -28,15 +27,14 @@ def draw_own(s, entities, positives, triple, place, key, marks, ids):
 def draw_shared(s, entities, place, key, ids):
     """Negatives that a group shares, uniform over all entities."""
     counter = np.uint64(place) * np.uint64(s.negatives)
-    for j in range(s.negatives):
+    for j in range(s.negatives):  # nothing but arithmetic: the compiler makes several at a time
         ids[j] = random_below(key, counter + np.uint64(j), np.uint64(entities))
 
 
 @jit
 def exclude(s, positives, chosen, ids, marks, score, free):
     """Of the shared negatives, the known tails of a positive do not count for it: their score, how many do."""
-    for j in range(s.negatives):
-        marks[ids[j] >> 6] |= np.uint64(1) << np.uint64(ids[j] & 63)
+    _mark(marks, ids[: s.negatives])
     for i in range(len(chosen)):
         free[i] = s.negatives
         group = positives.group[chosen[i]]
@@ -46,13 +44,34 @@ def exclude(s, positives, chosen, ids, marks, score, free):
                     if ids[j] == entity:
                         score[i, j] = NEVER
                         free[i] -= 1
-    for j in range(s.negatives):
-        marks[ids[j] >> 6] = 0
+    _unmark(marks, ids[: s.negatives])
+
+
+@jit
+def _mark(marks, entities):
+    for entity in entities:
+        marks[_word(entity)] |= np.uint64(1) << _bit(entity)
+
+
+@jit
+def _unmark(marks, entities):
+    for entity in entities:
+        marks[_word(entity)] = 0
 
 
 @inline
 def _is_marked(marks, entity):
-    return (marks[entity >> 6] >> np.uint64(entity & 63)) & np.uint64(1) != 0
+    return (marks[_word(entity)] >> _bit(entity)) & np.uint64(1) != 0
+
+
+@inline
+def _word(entity):
+    return np.uint64(entity) >> np.uint64(6)  # unsigned: it need not be asked whether a place is negative
+
+
+@inline
+def _bit(entity):
+    return np.uint64(entity) & np.uint64(63)
 
 
 @jit

@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
+from numba.np.arrayobj import populate_array
 
 from pfedeg.kernels.jit import jit
 
@@ -112,6 +113,23 @@ def repeat(typing: Any, row: Any, place: Any) -> Any:
         return _fill(builder, builder.load(builder.gep(data, [arguments[1]])))
 
     return vector(row, types.intp), generate
+
+
+@intrinsic
+def pick(typing: Any, table: Any, ids: Any, place: Any) -> Any:
+    """The row table[ids[place]], without asking whether either number is negative."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        view = context.make_array(sig.args[0])(context, builder, arguments[0])
+        (_, width), (step, number) = (cgutils.unpack_tuple(builder, sizes) for sizes in (view.shape, view.strides))
+        chosen = context.make_array(sig.args[1])(context, builder, arguments[1]).data
+        which = builder.sext(builder.load(builder.gep(chosen, [arguments[2]])), step.type)
+        start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(which, step))
+        row = context.make_array(sig.return_type)(context, builder)
+        populate_array(row, builder.inttoptr(start, row.data.type), [width], [number], number, None)
+        return row._getvalue()
+
+    return types.Array(table.dtype, 1, "C")(table, ids, types.intp), generate
 
 
 def _library(name: str, operands: int, doc: str) -> Any:

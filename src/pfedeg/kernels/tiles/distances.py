@@ -10,7 +10,7 @@ from pfedeg.kernels.tiles.operations import (
     compare_two,
     exchange,
     gather,
-    gather_four,
+    gather_eight,
     implement,
     line_up,
     score_all,
@@ -24,6 +24,7 @@ from pfedeg.kernels.vectors import (
     inverse_root,
     load,
     magnitude,
+    pick,
     repeat,
     signed,
     store,
@@ -42,8 +43,8 @@ def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
 
 @implement(compare, TransE)
 def _compare_distance(model, q, table, ids, j):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    e, f, g, h = table[ids[j + 4]], table[ids[j + 5]], table[ids[j + 6]], table[ids[j + 7]]
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -60,8 +61,8 @@ def _compare_distance(model, q, table, ids, j):
 
 @implement(compare, RotatE)
 def _compare_modulus(model, q, table, ids, j):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    e, f, g, h = table[ids[j + 4]], table[ids[j + 5]], table[ids[j + 6]], table[ids[j + 7]]
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     m = len(q) // 2
     for k in range(0, m, LANES):
@@ -117,20 +118,30 @@ def _compare_one_modulus(model, q, row):
     return np.float32(model.gamma) - total(s)
 
 
-@implement(gather_four, TransE)
-def _gather_four_distances(model, q, table, ids, weights, j, g):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+@implement(gather_eight, TransE)
+def _gather_eight_distances(model, q, table, ids, weights, j, g):
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, h, i = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
+    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
     for k in range(0, len(q), LANES):
         x = load(q, k)
         first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
         second = signed(wc, x - load(c, k)) + signed(wd, x - load(d, k))
-        store(g, k, load(g, k) - (first + second))
+        third = signed(we, x - load(e, k)) + signed(wf, x - load(f, k))
+        fourth = signed(wh, x - load(h, k)) + signed(wi, x - load(i, k))
+        store(g, k, load(g, k) - ((first + second) + (third + fourth)))
 
 
-@implement(gather_four, RotatE)
-def _gather_four_moduli(model, q, table, ids, weights, j, g):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+@implement(gather_eight, RotatE)
+def _gather_eight_moduli(model, q, table, ids, weights, j, g):
+    for n in range(j, j + LANES, 4):
+        _gather_four_moduli(q, table, ids, weights, n, g)
+
+
+@jit
+def _gather_four_moduli(q, table, ids, weights, j, g):
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
     wa, wb, wc, wd = fill(-weights[j]), fill(-weights[j + 1]), fill(-weights[j + 2]), fill(-weights[j + 3])
     m = len(q) // 2
     for k in range(0, m, LANES):
@@ -158,7 +169,7 @@ def _gather_distances(model, q, table, ids, weights, g):
         p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
         a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
         for j in range(len(ids)):
-            row, w = table[ids[j]], repeat(weights, j)
+            row, w = pick(table, ids, j), repeat(weights, j)
             a -= signed(w, p - load(row, k))
             b -= signed(w, x - load(row, k + LANES))
             c -= signed(w, y - load(row, k + 2 * LANES))
@@ -167,7 +178,7 @@ def _gather_distances(model, q, table, ids, weights, g):
     for k in range(tiled, len(g), LANES):
         p, a = load(q, k), load(g, k)
         for j in range(len(ids)):
-            a -= signed(repeat(weights, j), p - load(table[ids[j]], k))
+            a -= signed(repeat(weights, j), p - load(pick(table, ids, j), k))
         store(g, k, a)
 
 
@@ -178,7 +189,7 @@ def _gather_moduli(model, q, table, ids, weights, g):
         re, im = load(q, k), load(q, m + k)
         s_re, s_im = load(g, k), load(g, m + k)
         for j in range(len(ids)):
-            row = table[ids[j]]
+            row = pick(table, ids, j)
             s_re, s_im = _add_unit(fill(-weights[j]), re - load(row, k), im - load(row, m + k), s_re, s_im)
         store(g, k, s_re)
         store(g, m + k, s_im)
@@ -189,7 +200,7 @@ def _swap_distance(model, query, i, table, ids, j, weight, by_query, slot, by_ro
     qa, qb, qc, qd = query[i[0]], query[i[1]], query[i[2]], query[i[3]]
     wa, wb, wc, wd = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]]
     ga, gb, gc, gd = by_query[slot], by_query[slot + 1], by_query[slot + 2], by_query[slot + 3]
-    e, f, g, h = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    e, f, g, h = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
     by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for k in range(0, query.shape[1], LANES):
         a, b, c, d = load(qa, k), load(qb, k), load(qc, k), load(qd, k)
@@ -217,7 +228,7 @@ def _meet_distance(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd
 @implement(swap, RotatE)
 def _swap_modulus(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     m = query.shape[1] // 2
-    e, f, g, h = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    e, f, g, h = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
     by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for n in range(0, 4, 2):
         qa, qb, wa, wb = query[i[n]], query[i[n + 1]], weight[i[n]], weight[i[n + 1]]

@@ -9,7 +9,7 @@ from pfedeg.kernels.tiles.operations import (
     compare_two,
     exchange,
     gather,
-    gather_four,
+    gather_eight,
     implement,
     line_up,
     score_all,
@@ -21,6 +21,7 @@ from pfedeg.kernels.vectors import (
     fma,
     load,
     lower_halves,
+    pick,
     repeat,
     store,
     store_four,
@@ -33,8 +34,8 @@ from pfedeg.models import ComplEx, DistMult
 
 @implement(compare, ComplEx, DistMult)
 def _compare_product(model, q, table, ids, j):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
-    e, f, g, h = table[ids[j + 4]], table[ids[j + 5]], table[ids[j + 6]], table[ids[j + 7]]
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -58,7 +59,7 @@ def _compare_two_products(model, p, q, table, ids, j):
 @jit
 def _two_by_four(p, q, table, ids, j):
     """Scores of p with four rows, then those of q: what is loaded is used more often than with one query."""
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
     pa = pb = pc = pd = qa = qb = qc = qd = fill(ZERO)
     for k in range(0, len(p), LANES):
         x, y = load(p, k), load(q, k)
@@ -92,13 +93,18 @@ def _compare_one_product(model, q, row):
     return total(s)
 
 
-@implement(gather_four, ComplEx, DistMult)
-def _gather_four_products(model, q, table, ids, weights, j, g):
-    a, b, c, d = table[ids[j]], table[ids[j + 1]], table[ids[j + 2]], table[ids[j + 3]]
+@implement(gather_eight, ComplEx, DistMult)
+def _gather_eight_products(model, q, table, ids, weights, j, g):
+    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, h, i = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
+    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
     for k in range(0, len(q), LANES):
         first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
-        store(g, k, fma(wd, load(d, k), fma(wc, load(c, k), first)))
+        first = fma(wd, load(d, k), fma(wc, load(c, k), first))
+        second = fma(wf, load(f, k), we * load(e, k))
+        second = fma(wi, load(i, k), fma(wh, load(h, k), second))
+        store(g, k, first + second)
 
 
 @implement(gather, ComplEx, DistMult)
@@ -109,7 +115,7 @@ def _gather_products(model, q, table, ids, weights, g):
         a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
         e, f, h, i = load(g, k2), load(g, k2 + LANES), load(g, k2 + 2 * LANES), load(g, k2 + 3 * LANES)
         for j in range(len(ids)):
-            row, w = table[ids[j]], repeat(weights, j)
+            row, w = pick(table, ids, j), repeat(weights, j)
             a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
             c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
             e, f = fma(w, load(row, k2), e), fma(w, load(row, k2 + LANES), f)
@@ -119,7 +125,7 @@ def _gather_products(model, q, table, ids, weights, g):
     for k in range(tiled, len(g), LANES):
         a = load(g, k)
         for j in range(len(ids)):
-            a = fma(repeat(weights, j), load(table[ids[j]], k), a)
+            a = fma(repeat(weights, j), load(pick(table, ids, j), k), a)
         store(g, k, a)
 
 
@@ -131,8 +137,8 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
     for k in range(0, width, 2 * LANES):
         k2 = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
         for j in range(n):
-            store(rows[j], 0, load(table[ids[j]], k))
-            store(rows[j], LANES, load(table[ids[j]], k2))
+            store(rows[j], 0, load(pick(table, ids, j), k))
+            store(rows[j], LANES, load(pick(table, ids, j), k2))
         for i in range(begin, end):
             store(queries[i - begin], 0, load(query[i], k))
             store(queries[i - begin], LANES, load(query[i], k2))
