@@ -53,7 +53,9 @@ def sort(thread, threads, sync, s, chunk, positives, chosen, x):
 @kernel
 def update(thread, threads, sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
     """Pass 4."""
-    passes._update(thread, sync, model, s, None, tables, moments, knowledge, positives, chosen, rates, step, x)
+    if thread == 0:
+        passes._update_relations(model, s, tables.relation, moments, positives, chosen, rates, step, x)
+    passes._update(thread, threads, sync, model, s, None, tables, moments, knowledge, rates, step, x)
 
 
 def phases(ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int) -> dict[str, float]:

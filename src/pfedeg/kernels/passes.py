@@ -70,7 +70,9 @@ def train(
                 return
             _sort_pairs(thread, s, chunk, positives, chosen, lo * members, min(hi * members, size), x)
             barrier(threads, sync)
-            _update(thread, sync, model, s, contrast, tables, moments, knowledge, positives, chosen, rates, step, x)
+            if thread == 0:
+                _update_relations(model, s, tables.relation, moments, positives, chosen, rates, step, x)
+            _update(thread, threads, sync, model, s, contrast, tables, moments, knowledge, rates, step, x)
             step += 1
             barrier(threads, sync)
     if s.rest:
@@ -293,17 +295,15 @@ def _put(next_place, entity, i, weight, x):
 
 
 @jit
-def _update(thread, sync, model, s, contrast, tables, moments, knowledge, positives, chosen, rates, step, x):
+def _update(thread, threads, sync, model, s, contrast, tables, moments, knowledge, rates, step, x):
     """Pass 4: the gradient of every row, and one step of Adam."""
     entities, rows = len(tables.entity), x.by_row.shape[1]
+    number = rows * (thread + 1) // threads  # so that some threads sum gradients while others wait for memory
     while True:
-        begin = take(sync, rows) - rows
+        begin = take(sync, number)
         if begin >= entities:
             return
-        if begin < 0:  # the first unit of work
-            _update_relations(model, s, tables.relation, moments, positives, chosen, rates, step, x)
-            continue
-        end = min(begin + rows, entities)
+        end, number = min(begin + number, entities), rows
         for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
             if x.touched[e] or not s.rest:
                 _row_gradient(model, tables.entity[e], e, x, x.by_row[thread, e - begin])
