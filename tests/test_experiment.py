@@ -15,9 +15,10 @@ from click.testing import CliRunner
 
 from pfedeg.cli import cli
 from pfedeg.errors import InputError
-from pfedeg.experiment import Grid, Plan, read_only
+from pfedeg.experiment import START, Grid
 from pfedeg.federation import Federation, partition
-from pfedeg.store import RunFolder
+from pfedeg.plan import Plan, read_only
+from pfedeg.store import RunFolder, locked
 
 ROOT = Path(__file__).parent.parent
 PLAN = """
@@ -70,6 +71,33 @@ def test_cells_are_all_combinations_in_the_plans_order(tmp_path: Path) -> None:
     assert {cell.config.p for cell in plan.cells if cell.method == "pfedeg-plus" and cell.data == "one"} == {0.5}
 
 
+def test_a_grids_settings_are_taken_one_by_one(tmp_path: Path) -> None:
+    plan = read(tmp_path, PLAN + "[[grid]]\nsettings = { lr = 0.02 }\n")
+    assert {(cell.config.lr, cell.config.dim, cell.config.rounds) for cell in plan.cells} == {(0.02, 4, 2)}
+
+
+def test_what_a_method_does_not_use_makes_no_cell(tmp_path: Path) -> None:
+    plan = read(tmp_path, PLAN.replace("epochs = [1, 2]", "p = [0.5, 0.9]"))
+    assert [cell.name for cell in plan.cells if cell.data == "one"] == [
+        "one/transe/fede/seed-0",
+        "one/transe/pfedeg-plus/seed-0/p-0.5",
+        "one/transe/pfedeg-plus/seed-0/p-0.9",
+    ]
+
+
+def test_choices_that_are_not_there_are_told_and_others_checked(tmp_path: Path) -> None:
+    chosen = PLAN.replace("[settings]", 'choices = "choices.toml"\n[settings]')
+    (told,) = read(tmp_path, chosen).remarks
+    assert "choices.toml is not there yet" in told
+    (tmp_path / "choices.toml").write_text("[[where]]\nmethod = 'fede'\nset = { lr = 0.5 }\n")
+    plan = read(tmp_path, chosen)
+    assert {cell.config.lr for cell in plan.cells if cell.method == "fede"} == {0.5}
+    assert plan.remarks == ()
+    (tmp_path / "choices.toml").write_text("x = 1")
+    with pytest.raises(InputError, match=r"choices\.toml: expected tables that begin with \[\[where\]\]"):
+        read(tmp_path, chosen)
+
+
 PLANS = sorted(path.relative_to(ROOT) for path in (ROOT / "plans").glob("**/*.toml") if path.name != "choices.toml")
 
 
@@ -98,6 +126,22 @@ def test_the_papers_tables_are_all_there() -> None:
         (PLAN.replace("set = { p = 0.7 }", "p = 0.7"), "where"),
         (PLAN.replace("set = { p = 0.7 }", "set = { q = 0.7 }"), "unknown setting 'q'"),
         ("data = [", "not valid TOML"),
+        (PLAN.replace("[settings]", "grid = 'x'\n[settings]"), "grid: expected tables"),
+        (PLAN.replace("[settings]", "grid = []\n[settings]"), "grid: expected tables"),
+        (PLAN.replace("[settings]", "choices = 3\n[settings]"), "choices: expected the name of a file"),
+        (PLAN.replace('"Small"', "3"), "title: expected a text"),
+        (PLAN.replace("dim = 4", "dimm = 4"), "settings: unknown setting 'dimm'; did you mean 'dim'"),
+        (PLAN.replace("dim = 4", "seed = 4"), "settings: seed is no setting here"),
+        (PLAN.replace("epochs = [1, 2]", "epoch = [1]"), "vary: unknown setting 'epoch'; did you mean 'epochs'"),
+        (PLAN.replace("epochs = [1, 2]", "method = ['fede']"), "vary: method is no setting here"),
+        (PLAN.replace('method = ["pfedeg-plus"]', 'model = "transee"'), r"\[\[where\]\]: model: unknown 'transee'"),
+        (PLAN.replace('method = ["pfedeg-plus"]', "model = 3"), r"\[\[where\]\]: model: unknown 3"),
+        (PLAN.replace('data = "two"', 'data = "tow"'), r"no such dataset 'tow' here; did you mean 'two'"),
+        (PLAN.replace("set = { p = 0.7 }", "set = { seed = 3 }"), "seed is no setting here"),
+        (PLAN.replace('"one", "two"', '"../one"'), "data: '../one' is no name"),
+        (PLAN.replace('"one", "two"', '""'), "data: '' is no name"),
+        (PLAN + "[[grid]]\nvary = { p = [0.5] }\n", r"\[\[grid\]\]: unknown entry 'vary'"),
+        (PLAN + "[[grid]]\n[[grid]]\nsettings = { dim = 8 }\n", "is meant twice, with other settings"),
     ],
 )
 def test_a_wrong_plan_is_one_line(tmp_path: Path, wrong: str, message: str) -> None:
@@ -128,7 +172,9 @@ def test_a_grid_tells_how_far_a_cell_has_come(tmp_path: Path, data: Path, monkey
     )
     done = run(tmp_path, "--only", "data=one", "--only", "method=fede")
     assert done.exit_code == 0, done.output
-    told = r"1 cell: 0 ended; one/transe/fede/seed-0/epochs-1 at round \d+/200, valid MRR 0\.\d+; .* so far, at most"
+    told = (
+        r"1 cell: 0 ended; one/transe/fede/seed-0/epochs-1 at round \d+/200, valid MRR 0\.\d+; .* so far, at most about"
+    )
     assert re.search(told, done.output), done.output
 
 
@@ -140,6 +186,81 @@ def test_a_cell_that_fails_is_told_and_retried_on_request(tmp_path: Path, data: 
     again = run(tmp_path, "--only", "data=one")
     assert "0 to run" in again.output
     assert "2 to run" in run(tmp_path, "--only", "data=one", "--retry").output
+
+
+def test_cells_with_other_settings_are_told_and_left_alone(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    one = ("--only", "data=one", "--only", "method=fede", "--only", "epochs=1")
+    assert run(tmp_path, *one).exit_code == 0
+    read(tmp_path, PLAN.replace("rounds = 2", "rounds = 3"))
+    again = run(tmp_path, *one)
+    assert again.exit_code == 1
+    assert "0 to run" in again.output
+    assert "other          one/transe/fede/seed-0/epochs-1: was run with rounds 2, not 3" in again.output
+    assert run(tmp_path, *one, "--list").exit_code == 0
+
+
+def test_a_damaged_cell_is_named_and_stops_no_other(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    assert run(tmp_path, "--only", "data=one", "--only", "epochs=1").exit_code == 0
+    result = tmp_path / "out/one/transe/fede/seed-0/epochs-1/result.json"
+    for damaged in ("{", "{}"):
+        result.write_text(damaged)
+        listed = run(tmp_path, "--only", "data=one", "--only", "epochs=1", "--list")
+        assert listed.exit_code == 0, listed.output
+        assert f"{result}: damaged" in listed.output
+        assert listed.output.count("done") == 1
+    result.unlink()
+    note = tmp_path / "out/.cells/one--transe--fede--seed-0--epochs-1.json"
+    note.write_text("")
+    assert "failed         one/transe/fede/seed-0/epochs-1: for a reason" in run(tmp_path, "--list").output
+
+
+def test_data_that_cannot_be_read_are_the_failure_of_their_cells_alone(tmp_path: Path, data: Path) -> None:
+    (data / "two.parquet").write_bytes(b"PAR1 nothing")
+    read(tmp_path)
+    done = run(tmp_path, "--only", "epochs=1", "--only", "method=fede", "--json")
+    assert done.exit_code == 1
+    states = next(json.loads(line)["cells"] for line in done.output.splitlines() if line.startswith("{"))
+    assert states == {"one/transe/fede/seed-0/epochs-1": "done", "two/transe/fede/seed-0/epochs-1": "failed"}
+    assert "two.parquet" in done.output
+
+
+def test_a_federation_without_test_triples_has_no_mrr(tmp_path: Path) -> None:
+    for client in ("a", "b"):
+        (tmp_path / "data" / "one" / client).mkdir(parents=True)
+        (tmp_path / "data" / "one" / client / "train.tsv").write_text("x\tr\ty\ny\tr\tz\nz\tr\tx\n")
+        (tmp_path / "data" / "one" / client / "valid.tsv").write_text("x\tr\tz\n")
+    read(tmp_path, PLAN.replace('"one", "two"', '"one"').replace('data = "two"', 'data = "one"'))
+    done = run(tmp_path, "--only", "epochs=1")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("done         – one/") == 2
+
+
+def test_a_cell_that_was_killed_says_so(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    grid = Grid(Plan.read(tmp_path / "plan.toml"), data, tmp_path / "out")
+    (tmp_path / "out" / ".cells").mkdir(parents=True)
+    job = grid._start(grid.plan.cells[0], 1, print)
+    job.process.kill()
+    job.process.wait()
+    assert grid._end(job) == "failed"
+    assert grid.reason(job.cell) == "killed by SIGKILL; out of memory? fewer --jobs need less"
+
+
+def test_two_grids_do_not_work_in_one_folder(tmp_path: Path, data: Path) -> None:
+    read(tmp_path)
+    (tmp_path / "out" / ".cells").mkdir(parents=True)
+    with locked(tmp_path / "out" / ".cells" / ".lock", ""):
+        refused = run(tmp_path)
+    assert isinstance(refused.exception, InputError)
+    assert "another `pfedeg experiment` is at work here" in str(refused.exception)
+
+
+def test_the_time_that_is_foretold_depends_on_sizes(tmp_path: Path, data: Path) -> None:
+    grid = Grid(read(tmp_path, PLAN.replace("epochs = [1, 2]", "dim = [4, 4000]")), data, tmp_path / "out")
+    small, large = (grid.seconds_left([cell]) - START for cell in grid.plan.cells[:2])
+    assert large == pytest.approx(1000 * small)
 
 
 def test_cells_run_side_by_side_give_the_same(tmp_path: Path, data: Path) -> None:
@@ -197,4 +318,4 @@ def test_a_filter_that_fits_nothing_is_refused(tmp_path: Path, only: str, messag
 
 def test_a_dataset_that_is_not_there_is_named(tmp_path: Path, data: Path) -> None:
     with pytest.raises(InputError, match=r"holds no three\.parquet"):
-        Grid(read(tmp_path, PLAN.replace('"two"]', '"three"]')), data, tmp_path / "out")
+        Grid(read(tmp_path, PLAN.replace('"two"', '"three"')), data, tmp_path / "out")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from pfedeg.cli import cli
 from pfedeg.config import Config
-from pfedeg.errors import InputError
+from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.federation import Federation
 from pfedeg.tuning import halve, papers_candidates, read_candidates, write_choice
 
@@ -55,6 +55,28 @@ def test_a_candidate_that_diverges_is_last_and_says_why(federation: Federation) 
     assert "diverged" in runs[-1].evidence()["failed"]
 
 
+def test_who_goes_on_is_first_even_if_another_ran_longer(federation: Federation) -> None:
+    """The best by far stops early, as nothing improves on it; a worse one runs on."""
+    impatient = replace(SMALL, patience=2)
+    *_, (_, runs) = halve(federation, impatient, {"lr": [1e-6, 3e-2]}, 2.0)
+    assert runs[0].best == max(run.best for run in runs)
+    assert runs[0].chosen == {"lr": 3e-2}
+
+
+def test_nothing_is_chosen_where_there_is_nothing_to_choose_by(federation: Federation) -> None:
+    with pytest.raises(RunError, match=r"nothing to choose by: .*diverged"):
+        list(halve(federation, replace(SMALL, model="complex"), {"lr": [3e38, 2e38]}, 0.01))
+    graphs = {name: replace(graph, valid=graph.valid[:0]) for name, graph in federation.graphs.items()}
+    with pytest.warns(DataWarning), pytest.raises(RunError, match="nothing to choose by: no client has valid triples"):
+        list(halve(Federation(graphs), SMALL, {"lr": [1e-3, 1e-2]}, 0.01))
+
+
+def test_too_little_time_is_told(federation: Federation) -> None:
+    told = list[str]()
+    next(halve(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1e-6, warn=told.append))
+    assert "2 candidates are many for the time" in told[0]
+
+
 def test_the_papers_sets() -> None:
     assert papers_candidates("fb15k-237-fed3", Config(model="transe"))["beta"] == [3e-3]
     assert len(papers_candidates("nell-995-fed3", Config(model="transe"))["beta"]) == 5
@@ -65,11 +87,35 @@ def test_the_papers_sets() -> None:
 
 @pytest.mark.parametrize(
     ("over", "message"),
-    [("q=1", "expected NAME=VALUE"), ("p", "expected NAME=VALUE"), ("mu=1", "not used by"), ("p=x", "not values of p")],
+    [
+        ("q=1", "expected NAME=VALUE"),
+        ("p", "expected NAME=VALUE"),
+        ("mu=1", "not used by"),
+        ("p=x", "not values of p"),
+        ("p=0.5 p=0.9", "p is there twice"),
+        ("rounds=2,4", "expected NAME=VALUE"),
+        ("seed=0,1", "expected NAME=VALUE"),
+    ],
 )
 def test_wrong_candidates_are_refused(over: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_candidates([over], "pfedeg-plus")
+        read_candidates(over.split(), "pfedeg-plus")
+
+
+@pytest.mark.parametrize("words", [["--minutes", "nan"], ["--minutes", "inf"], ["--choices", "missing/x.toml"]])
+def test_what_could_not_end_well_is_refused_at_once(words: list[str]) -> None:
+    done = CliRunner().invoke(cli, ["tune", "world", *words])
+    assert isinstance(done.exception, InputError)
+    assert words[1] in str(done.exception)
+
+
+def test_a_file_of_choices_that_is_none_is_left_alone(tmp_path: Path) -> None:
+    for content in (b"not toml at all [[[", b"\xff\xfe"):
+        (tmp_path / "choices.toml").write_bytes(content)
+        done = CliRunner().invoke(cli, ["tune", "world", "--choices", str(tmp_path / "choices.toml")])
+        assert isinstance(done.exception, InputError)
+        assert "not valid TOML" in str(done.exception)
+        assert (tmp_path / "choices.toml").read_bytes() == content
 
 
 def test_choices_are_kept_side_by_side_and_replaced_by_newer_ones(tmp_path: Path) -> None:
@@ -82,6 +128,15 @@ def test_choices_are_kept_side_by_side_and_replaced_by_newer_ones(tmp_path: Path
     assert found["a"]["set"] == {"p": 0.9}
     assert found["b"]["set"] == {"p": 0.6, "beta": 3e-4}
     assert found["b"]["evidence"][0]["failed"] == 'a "word"'
+
+
+def test_a_choice_in_the_first_line_is_replaced_too(tmp_path: Path) -> None:
+    path, axes = tmp_path / "choices.toml", {"data": "a", "model": "transe", "method": "pfedeg-plus"}
+    path.write_text(
+        "[[where]]\n" + "".join(f'{axis} = "{value}"\n' for axis, value in axes.items()) + "set = { p = 1 }\n"
+    )
+    write_choice(path, axes, {"p": 0.9}, [])
+    assert [rule["set"] for rule in tomllib.loads(path.read_text())["where"]] == [{"p": 0.9}]
 
 
 def test_the_command_chooses_and_records(tmp_path: Path) -> None:

@@ -1,140 +1,33 @@
-"""A grid of runs from a plan: datasets × models × methods × seeds × settings, each cell a run directory of its own."""
+"""The cells of a plan in a folder, each a run directory of its own: how they stand, and running those that are left."""
 
-import itertools
 import json
+import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from pfedeg.config import METHODS, Config, configure, suggest
+from pfedeg.config import suggest
 from pfedeg.deploy.processes import die_with_parent
 from pfedeg.errors import InputError
 from pfedeg.federation import Federation
-from pfedeg.models import MODELS
-from pfedeg.store import RunFolder, write_bytes, write_json
+from pfedeg.plan import Cell, Plan
+from pfedeg.store import RunFolder, locked, write_bytes, write_json
 
-KEYS = ("title", "data", "models", "methods", "seeds", "preset", "settings", "vary", "where", "choices", "grid")
-AXES = ("data", "model", "method", "seed")
-PACE = {"transe": 9e4, "rotate": 3.5e4, "complex": 5.5e4, "distmult": 7e4}  # triples per second, until some are known
+PACE = {"transe": 3e9, "rotate": 1.2e9, "complex": 2e9, "distmult": 3e9}  # work per second, until some is known
+START = 4.0  # seconds in which a cell begins and ends
 LOOK_SECONDS = 2.0  # between looks at cells that are running
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run of a grid."""
+class Size(NamedTuple):
+    """What a dataset's time depends on."""
 
-    data: str
-    model: str
-    method: str
-    seed: int
-    varied: Mapping[str, Any]
-    config: Config
-
-    @property
-    def name(self) -> str:
-        """Where it is, below the grid's folder."""
-        parts = [self.data, self.model, self.method, f"seed-{self.seed}"]
-        varied = "-".join(f"{name}-{value}" for name, value in self.varied.items())
-        return "/".join([*parts, varied] if varied else parts)
-
-    def fits(self, wanted: Mapping[str, Sequence[str]]) -> bool:
-        """Whether it is one of those that are wanted."""
-        return all(str(self.axis(name)) in values for name, values in wanted.items())
-
-    def axis(self, name: str) -> Any:
-        """Where it stands on an axis of the grid."""
-        return getattr(self, name) if name in AXES else self.varied.get(name)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run, in this order."""
-
-    title: str
-    cells: tuple[Cell, ...]
-    varied: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, path: Path) -> "Plan":
-        """From a TOML file; docs/experiments.md describes it."""
-        raw = _toml(path)
-        vary = raw.get("vary", {})
-        if not isinstance(vary, dict) or not all(isinstance(values, list) and values for values in vary.values()):
-            raise InputError(f"{path}: vary: expected lists, as in epochs = [1, 3, 5]")
-        rules = [*_choices(path, raw), *raw.get("where", [])]
-        cells: dict[str, Cell] = {}
-        for part in raw.get("grid", [{}]):
-            for cell in _cells(path, {"seeds": [0]} | raw | part, vary, rules):
-                cells.setdefault(cell.name, cell)
-        return cls(str(raw.get("title", path.stem)), tuple(cells.values()), tuple(vary))
-
-
-def _cells(path: Path, raw: Mapping[str, Any], vary: Mapping[str, list[Any]], rules: list[Any]) -> Iterator[Cell]:
-    """The cells of one grid, dataset by dataset."""
-    for key in raw:
-        if key not in KEYS:
-            raise InputError(f"{path}: unknown entry {key!r}{suggest(key, KEYS)}")
-    seeds, datasets = _list(path, raw, "seeds", int), _list(path, raw, "data", str)
-    models, methods = _list(path, raw, "models", str), _list(path, raw, "methods", str)
-    for key, names, known in (("models", models, list(MODELS)), ("methods", methods, list(METHODS))):
-        for name in names:
-            if name not in known:
-                raise InputError(f"{path}: {key}: unknown {name!r}{suggest(name, known)}")
-    for seed, data, model, method in itertools.product(seeds, datasets, models, methods):
-        for values in itertools.product(*vary.values()):
-            varied = dict(zip(vary, values, strict=True))
-            flags = {**raw.get("settings", {}), "model": model, "method": method, "seed": seed}
-            for rule in rules:
-                flags |= _applies(path, rule, {"data": data, "model": model, "method": method})
-            try:
-                config = configure({**flags, **varied}, raw.get("preset"))[0]
-            except (InputError, TypeError) as error:
-                raise InputError(f"{path}: {data}, {model}, {method}: {error}") from None
-            yield Cell(data, model, method, seed, varied, config)
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-
-
-def _list(path: Path, raw: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    values = raw.get(key)
-    if not isinstance(values, list) or not values or not all(type(value) is kind for value in values):
-        raise InputError(f"{path}: {key}: expected a list of {'names' if kind is str else 'whole numbers'}")
-    return values
-
-
-def _choices(path: Path, raw: Mapping[str, Any]) -> list[Any]:
-    """Settings that were chosen on validation data, from a file beside the plan, if it is there already."""
-    name = raw.get("choices")
-    if name is None or not (path.parent / name).exists():
-        return []
-    rules = _toml(path.parent / name).get("where", [])
-    return rules if isinstance(rules, list) else []
-
-
-def _applies(path: Path, rule: Any, cell: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a [[where]] for a cell, if it is meant."""
-    if not isinstance(rule, dict) or not isinstance(rule.get("set"), dict) or set(rule) - {*cell, "set", "evidence"}:
-        raise InputError(f"{path}: [[where]]: expected data, model, method (a name or a list) and set = {{…}}")
-    for axis, value in cell.items():
-        if axis in rule and value not in (rule[axis] if isinstance(rule[axis], list) else [rule[axis]]):
-            return {}
-    known = [item.name for item in fields(Config)]
-    for name in rule["set"]:
-        if name not in known:
-            raise InputError(f"{path}: [[where]]: unknown setting {name!r}{suggest(name, known)}")
-    return dict(rule["set"])
+    triples: int = 0
+    entities: float = 0.0  # of a client, on average
 
 
 @dataclass
@@ -151,7 +44,7 @@ class Grid:
     def __init__(self, plan: Plan, data: Path, out: Path) -> None:
         """`data` is the folder with a Parquet file or a folder for each dataset."""
         self.plan, self._data, self.out = plan, data, out
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, Size] = {}
         self._sources = {cell.data: self._source(cell.data) for cell in plan.cells}
 
     def _source(self, name: str) -> Path:
@@ -166,21 +59,42 @@ class Grid:
         return self.out / cell.name
 
     def state(self, cell: Cell) -> str:
-        """done, failed, begun or open."""
-        path = self.path(cell)
-        if (path / "result.json").exists():
-            return "done"
+        """done, failed, begun or open; other, if there is a run with other settings."""
+        return self.standing(cell)[0]
+
+    def reason(self, cell: Cell) -> str:
+        """Why a cell has failed, or is another."""
+        return self.standing(cell)[1]
+
+    def standing(self, cell: Cell) -> tuple[str, str]:
+        """The state of a cell, and the reason where there is one."""
+        run = RunFolder(self.path(cell))
+        if run.exists():
+            try:
+                kept, wanted = run.read("config.json"), cell.config.as_dict()
+                if run.finished():
+                    run.read("result.json")["test"]["weighted"]["mrr"]
+            except (InputError, KeyError, TypeError) as error:
+                said = str(error) if isinstance(error, InputError) else f"{run.path / 'result.json'}: damaged"
+                return "failed", f"{said}; remove {run.path}"
+            differing = [name for name in wanted if name in kept and kept[name] != wanted[name]]
+            if differing:
+                told = ", ".join(f"{name} {kept[name]}, not {wanted[name]}" for name in differing)
+                return "other", f"was run with {told}"
+        if run.finished():
+            return "done", ""
         if self._note(cell, "json").exists():
-            return "failed"
-        return "begun" if (path / "provenance.json").exists() else "open"
+            return "failed", self._failure(cell)
+        return "begun" if run.exists() else "open", ""
 
     def _note(self, cell: Cell, kind: str) -> Path:
         """A file about a cell: its settings (toml), what it says while it runs (log), why it failed (json)."""
         return self.out / ".cells" / f"{cell.name.replace('/', '--')}.{kind}"
 
-    def failure(self, cell: Cell) -> str:
-        """Why a cell has failed."""
-        return str(json.loads(self._note(cell, "json").read_text(encoding="utf-8"))["reason"])
+    def _failure(self, cell: Cell) -> str:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a note that is damaged tells nothing
+            return str(json.loads(self._note(cell, "json").read_text(encoding="utf-8"))["reason"])
+        return "for a reason that is lost"
 
     def left(self, only: Mapping[str, Sequence[str]], retry: bool) -> list[Cell]:
         """The cells to run."""
@@ -196,23 +110,27 @@ class Grid:
         Stopped in between, it goes on later.
         """
         waiting, running, looked = list(cells), list[Job](), time.monotonic()
-        (self.out / ".cells").mkdir(parents=True, exist_ok=True)
         try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    running.append(self._start(waiting.pop(0), threads, tell))
-                time.sleep(0.1)
-                for job in [job for job in running if job.process.poll() is not None]:
-                    running.remove(job)
-                    yield job.cell, self._end(job)
-                if running and time.monotonic() - looked > LOOK_SECONDS:
-                    yield running[0].cell, "running"
-                    looked = time.monotonic()
-        finally:
-            for job in running:
-                job.process.terminate()
-            for job in running:
-                job.process.wait()
+            (self.out / ".cells").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out}: cannot be written: {error.strerror}") from None
+        with locked(self.out / ".cells" / ".lock", f"{self.out}: another `pfedeg experiment` is at work here"):
+            try:
+                while waiting or running:
+                    while waiting and len(running) < jobs:
+                        running.append(self._start(waiting.pop(0), threads, tell))
+                    time.sleep(0.1)
+                    for job in [job for job in running if job.process.poll() is not None]:
+                        running.remove(job)
+                        yield job.cell, self._end(job)
+                    if running and time.monotonic() - looked > LOOK_SECONDS:
+                        yield running[0].cell, "running"
+                        looked = time.monotonic()
+            finally:
+                for job in running:
+                    job.process.terminate()
+                for job in running:
+                    job.process.wait()
 
     def _start(self, cell: Cell, threads: int | None, tell: Callable[[str], None]) -> Job:
         self._note(cell, "json").unlink(missing_ok=True)
@@ -230,12 +148,15 @@ class Grid:
         return Job(cell, process)
 
     def _end(self, job: Job) -> str:
-        log = self._note(job.cell, "log")
-        if job.process.returncode == 0:
+        log, code = self._note(job.cell, "log"), job.process.returncode
+        if code == 0:
             log.unlink(missing_ok=True)
             return "done"
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"ended with {job.process.returncode}"
+        reason = lines[-1].removeprefix("error: ") if lines else f"ended with {code}"
+        if code < 0:  # what it said last is how far it had come
+            reason = f"killed by {signal.Signals(-code).name}"
+            reason += "; out of memory? fewer --jobs need less" if code == -signal.SIGKILL else ""
         write_json(self._note(job.cell, "json"), {"reason": reason})
         return "failed"
 
@@ -243,9 +164,10 @@ class Grid:
         """The weighted test MRR of a cell that is done."""
         if self.state(cell) != "done":
             return ""
-        return f"{json.loads((self.path(cell) / 'result.json').read_text())['test']['weighted']['mrr']:.4f}"
+        mrr = RunFolder(self.path(cell)).read("result.json")["test"]["weighted"]["mrr"]
+        return "–" if mrr is None else f"{mrr:.4f}"  # there may be no test triples
 
-    def standing(self, cell: Cell) -> str:
+    def progress(self, cell: Cell) -> str:
         """How far a cell that is running has come."""
         lines = RunFolder(self.path(cell)).history()
         if not lines:
@@ -255,44 +177,32 @@ class Grid:
         return f"round {len(lines)}/{cell.config.rounds}{quality}"
 
     def seconds_left(self, cells: Sequence[Cell]) -> float:
-        """How long cells take at most, by what others of the same model took per triple."""
+        """About how long cells take if none stops early, by the work of those of the same model that are done."""
         paces: dict[str, list[float]] = {}
         for cell in self.plan.cells:
             if self.state(cell) == "done":
-                result = json.loads((self.path(cell) / "result.json").read_text(encoding="utf-8"))
-                paces.setdefault(cell.model, []).append(
-                    self._work(cell, result["rounds"]) / max(result["seconds"], 0.01)
-                )
+                result = RunFolder(self.path(cell)).read("result.json")
+                if result.get("seconds"):
+                    paces.setdefault(cell.model, []).append(self._work(cell, result["rounds"]) / result["seconds"])
         total = 0.0
         for cell in cells:
             known, history = paces.get(cell.model), self.path(cell) / "history.jsonl"
             done = len(history.read_text(encoding="utf-8").splitlines()) if history.exists() else 0
-            pace = sum(known) / len(known) if known else PACE[cell.model]
-            total += self._work(cell, max(0, (cell.config.rounds or 0) - done)) / pace
+            pace = max(1.0, sum(known) / len(known)) if known else PACE[cell.model]
+            total += START + self._work(cell, max(0, (cell.config.rounds or 0) - done)) / pace
         return total
 
     def _work(self, cell: Cell, rounds: int) -> float:
-        """Triples that are trained on in so many rounds."""
-        return float(self._triples(cell.data) * rounds * (cell.config.epochs or 1))
+        """Numbers in rows that so many rounds meet, and that Adam moves, which takes some four times as long."""
+        size, config = self._size(cell.data), cell.config
+        rows = config.negatives + 4 * size.entities / config.batch
+        return size.triples * rounds * (config.epochs or 1) * config.dim * rows
 
-    def _triples(self, name: str) -> int:
+    def _size(self, name: str) -> Size:
         if name not in self._sizes:
-            graphs = Federation.read(self._sources[name]).graphs
-            self._sizes[name] = sum(len(graph.train) for graph in graphs.values())
+            self._sizes[name] = Size()
+            with suppress(InputError):  # its cells will say what is wrong with it
+                graphs = Federation.read(self._sources[name]).graphs.values()
+                entities = sum(len(graph.entities) for graph in graphs)
+                self._sizes[name] = Size(sum(len(graph.train) for graph in graphs), entities / len(graphs))
         return self._sizes[name]
-
-
-def read_only(texts: Sequence[str], plan: Plan) -> dict[str, list[str]]:
-    """--only AXIS=VALUE,VALUE as a mapping."""
-    axes = (*AXES, *plan.varied)
-    wanted: dict[str, list[str]] = {}
-    for text in texts:
-        axis, sign, values = text.partition("=")
-        if not sign or axis not in axes:
-            raise InputError(f"--only {text}: expected AXIS=VALUE, where AXIS is one of {', '.join(axes)}")
-        known = sorted({str(cell.axis(axis)) for cell in plan.cells})
-        for value in values.split(","):
-            if value not in known:
-                raise InputError(f"--only {text}: no cell has {axis} {value!r}{suggest(value, known)}")
-        wanted.setdefault(axis, []).extend(values.split(","))
-    return wanted

@@ -12,9 +12,11 @@ from pfedeg.errors import InputError, RunError, printable
 from pfedeg.options import CONTEXT, Settings, console, count, json_option, say, threads_option
 
 if TYPE_CHECKING:
-    from pfedeg.experiment import Cell, Grid
+    from pfedeg.experiment import Grid
+    from pfedeg.plan import Cell
 
 LINE_SECONDS = 60.0  # between lines about a grid, which takes hours
+MOST_MINUTES = 100_000
 
 
 @click.command(context_settings=CONTEXT)
@@ -49,29 +51,37 @@ def experiment(
       pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --only model=transe,rotate
       pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --list
     """
-    from pfedeg.experiment import Grid, Plan, read_only
+    from pfedeg.experiment import Grid
+    from pfedeg.plan import Plan, read_only
     from pfedeg.terminal import duration
 
     grid = Grid(Plan.read(plan), data, out)
     wanted = read_only(only, grid.plan)
     cells = [cell for cell in grid.plan.cells if cell.fits(wanted)]
+    for note in grid.plan.remarks:
+        say(note)
     if not cells:
         raise InputError(f"--only {' '.join(only)}: no cell of {plan} is such")
     if not listed:
         left = grid.left(wanted, retry)
         threads = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
-        ahead = grid.seconds_left(left) / jobs
-        say(f"{grid.plan.title}: {count(len(cells), 'cell')}, {len(left)} to run, {duration(ahead)} at most")
+        ahead = f", at most about {duration(grid.seconds_left(left) / jobs)}" if left else ""
+        say(f"{grid.plan.title}: {count(len(cells), 'cell')}, {len(left)} to run{ahead}")
         _run(grid, left, jobs, threads)
     states = {cell.name: grid.state(cell) for cell in cells}
     if as_json:
         click.echo(json.dumps({"cells": states, "mrr": {c.name: grid.mrr(c) for c in cells}}, ensure_ascii=False))
     else:
         for cell in cells:
-            reason = f": {grid.failure(cell)}" if states[cell.name] == "failed" else ""
-            click.echo(printable(f"{states[cell.name]:7} {grid.mrr(cell) or '':>6} {cell.name}{reason}"))
-    if "failed" in states.values() and not listed:
-        raise RunError(f"{count(list(states.values()).count('failed'), 'cell')} failed; run them again with --retry")
+            reason = f": {grid.reason(cell)}" if grid.reason(cell) else ""
+            click.echo(printable(f"{states[cell.name]:7} {grid.mrr(cell):>6} {cell.name}{reason}"))
+    if listed:
+        return
+    failed, others = (count(list(states.values()).count(state), "cell") for state in ("failed", "other"))
+    if "failed" in states.values():
+        raise RunError(f"{failed} failed; run them again with --retry")
+    if "other" in states.values():
+        raise RunError(f"{others} left alone, run with other settings: take another --out, or remove their folders")
 
 
 def _run(grid: "Grid", left: "list[Cell]", jobs: int, threads: int | None) -> None:
@@ -82,14 +92,13 @@ def _run(grid: "Grid", left: "list[Cell]", jobs: int, threads: int | None) -> No
     with meter(screen, count(len(left), "cell"), len(left), LINE_SECONDS) as show:
         for cell, state in grid.run(left, jobs, threads, lambda text: remark(screen, text)):
             rest = [other for other in left if grid.state(other) in ("open", "begun")]
-            pace = (
-                f"{duration(time.monotonic() - began)} so far, at most {duration(grid.seconds_left(rest) / jobs)} left"
-            )
+            ahead = duration(grid.seconds_left(rest) / jobs)
+            pace = f"{duration(time.monotonic() - began)} so far, at most about {ahead} left"
             if state == "running":
-                show(ended, f"{ended} ended; {cell.name} at {grid.standing(cell)}; {pace}", False)
+                show(ended, f"{ended} ended; {cell.name} at {grid.progress(cell)}; {pace}", False)
                 continue
             ended += 1
-            note = grid.mrr(cell) if state == "done" else grid.failure(cell)
+            note = grid.mrr(cell) if state == "done" else grid.reason(cell)
             remark(screen, f"{ended}/{len(left)} {cell.name}: {state}, {note}; {pace}")
 
 
@@ -120,10 +129,15 @@ def tune(
     from pfedeg.config import configure
     from pfedeg.federation import Federation
     from pfedeg.terminal import duration, meter, remark
-    from pfedeg.tuning import describe, halve, papers_candidates, read_candidates, write_choice
+    from pfedeg.tuning import check_choices, describe, halve, papers_candidates, read_candidates, write_choice
 
+    if not minutes < MOST_MINUTES:  # nor is it not a number
+        raise InputError(f"--minutes {minutes}: expected less than {MOST_MINUTES:,} (ten weeks)")
+    if choices is not None:
+        check_choices(choices)
     config = configure(flags, preset)[0]
-    federation, name = Federation.read(path, config.seed), path.stem
+    federation = Federation.read(path, config.seed)
+    name = path.stem if path.suffix == ".parquet" else path.resolve().name
     candidates = read_candidates(over, config.method) or papers_candidates(name, config)
     if not candidates:
         raise InputError(f"{config.method} has neither beta nor p to choose; name settings by --over")
@@ -138,18 +152,22 @@ def tune(
         def tell(note: str) -> None:
             show(time.monotonic() - began, f"{note}; {spent()}", False)
 
-        for rounds, runs in halve(federation, config, candidates, budget, threads, tell):
+        for rounds, runs in halve(
+            federation, config, candidates, budget, threads, tell, lambda text: remark(out, text)
+        ):
             best = f"best so far {describe(runs[0].chosen)}, valid MRR {runs[0].best:.4f}"
             remark(out, f"round {rounds}: {best}; {spent()}")
     chosen, evidence = dict(runs[0].chosen), [run.evidence() for run in runs]
-    if choices is not None:
-        write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
-        say(f"added to {choices}")
-    if as_json:
-        click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
-        return
-    for entry in evidence:
-        click.echo(", ".join(f"{key} {value}" for key, value in entry.items()))
+    try:
+        if choices is not None:
+            write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
+            say(f"added to {choices}")
+    finally:  # it took long to find out
+        if as_json:
+            click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
+        else:
+            for entry in evidence:
+                click.echo(", ".join(f"{key} {value}" for key, value in entry.items()))
 
 
 @click.command(context_settings=CONTEXT)

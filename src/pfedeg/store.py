@@ -64,16 +64,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from working on the same run."""
-        try:
-            import fcntl
-        except ImportError:  # Windows has no such locks; there it is up to the user
-            yield
-            return
-        with open(self.path / ".lock", "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{self.path}: another process is working on this run") from None
+        with locked(self.path / ".lock", f"{self.path}: another process is working on this run"):
             for left in self.path.glob("**/.*.tmp"):  # by a process that was killed while writing
                 left.unlink()
             yield
@@ -284,6 +275,22 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
             return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged ({error})") from None
+
+
+@contextmanager
+def locked(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold a lock by a file, which ends with the process; `otherwise` is said where another holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks; there it is up to the user
+        yield
+        return
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(otherwise) from None
+        yield
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Choosing settings on validation triples: short runs of every candidate, of which the better half goes on."""
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 from pfedeg.config import Config, suggest, uses, value_type
 from pfedeg.errors import InputError, RunError
 from pfedeg.federation import Federation
+from pfedeg.plan import read_toml
 from pfedeg.rounds import Round
 from pfedeg.store import write_bytes
 from pfedeg.training import Training
@@ -28,12 +30,14 @@ def papers_candidates(data: str, config: Config) -> dict[str, list[Any]]:
 
 def read_candidates(texts: Sequence[str], method: str) -> dict[str, list[Any]]:
     """--over NAME=VALUE,VALUE as a mapping."""
-    known = {item.name: item for item in fields(Config) if item.name not in ("method", "model")}
+    known = {item.name: item for item in fields(Config) if item.name not in ("method", "model", "seed", "rounds")}
     found: dict[str, list[Any]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or name not in known:
             raise InputError(f"--over {text}: expected NAME=VALUE,VALUE of a setting{suggest(name, known)}")
+        if name in found:
+            raise InputError(f"--over {text}: {name} is there twice; name all its values at once")
         if not uses(method, name):
             raise InputError(f"--over {text}: {name} is not used by {method}")
         try:
@@ -92,11 +96,12 @@ def halve(
     seconds: float,
     threads: int | None = None,
     tell: Callable[[str], None] = lambda note: None,
+    warn: Callable[[str], None] = lambda note: None,
 ) -> Iterator[tuple[int, list[Candidate]]]:
     """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
 
-    The first rung is as long as the time allows for all rungs to take the same time, at least a round. What happens in
-    between is told round by round.
+    Who goes on is before who was left behind, whatever their MRR. The first rung is as long as the time allows for all
+    rungs to take the same time, at least a round. What happens in between is told round by round.
     """
     began, names = time.monotonic(), list(candidates)
     choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values())]
@@ -108,10 +113,13 @@ def halve(
     tell(f"how long a round takes, by one with {describe(choices[0])}")
     with suppress(RunError):  # a candidate that fails is told of later
         next(iter(Training(federation, replace(config, **choices[0]), threads=threads)))
-    config = _evaluated_every(config, rounds_in_time(time.monotonic() - began))
+    fitting = rounds_in_time(time.monotonic() - began)
+    if fitting < 1 and len(choices) > 1:
+        warn(f"{len(choices)} candidates are many for the time: each gets a round at least; fewer tell more (--over)")
+    config = _evaluated_every(config, fitting)
     until = every = config.resolved().eval_every or 1
     runs = [Candidate(chosen, Training(federation, replace(config, **chosen), threads=threads)) for chosen in choices]
-    going, first_rung = list(runs), time.monotonic()
+    going, behind, first_rung = list(runs), list[Candidate](), time.monotonic()
     while True:
         for number, run in enumerate(going, 1):
             for done in run.advance(until):
@@ -123,9 +131,11 @@ def halve(
                 until = fair
                 continue
         going.sort(key=lambda run: -run.best)
-        runs.sort(key=lambda run: (-run.done, -run.best))
-        yield until, runs
-        going = going[: max(1, (len(going) + 1) // 2)]
+        if going[0].best == float("-inf"):
+            raise RunError(f"there is nothing to choose by: {going[0].failed or 'no client has valid triples'}")
+        yield until, [*going, *behind]
+        half = max(1, (len(going) + 1) // 2)
+        going, behind = going[:half], [*going[half:], *behind]
         spent = time.monotonic() - began
         if len(going) == 1 or spent > seconds:
             return
@@ -139,16 +149,23 @@ def _evaluated_every(config: Config, rounds: int) -> Config:
     return replace(config, eval_every=now, patience=-(-resolved.patience * before // now))
 
 
+def check_choices(path: Path) -> None:
+    """Whether a choice could be added to a file, before it is made."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} is not there")
+    if path.exists():
+        read_toml(path)
+
+
 def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], evidence: Sequence[Any]) -> None:
     """Add a choice and its evidence to a file that plans refer to; an earlier one for the same cells is replaced."""
     head = "# Chosen on validation triples by `pfedeg tune`; plans refer to this file.\n"
-    text = path.read_text(encoding="utf-8") if path.exists() else head
-    intro, *blocks = text.split("\n[[where]]\n")
+    intro, *blocks = re.split(r"(?m)^\[\[where\]\]\n", path.read_text(encoding="utf-8") if path.exists() else head)
     same = "".join(f"{axis} = {_toml(value)}\n" for axis, value in axes.items())
-    blocks = [block for block in blocks if not block.startswith(same)]
+    blocks = [block.rstrip("\n") + "\n" for block in blocks if not block.startswith(same)]
     lines = "".join(f"    {_toml(entry)},\n" for entry in evidence)
     blocks.append(f"{same}set = {_toml(best)}\nevidence = [\n{lines}]\n")
-    write_bytes(path, "\n[[where]]\n".join([intro.rstrip("\n") + "\n", *blocks]).encode())
+    write_bytes(path, "\n[[where]]\n".join([intro.rstrip("\n") + "\n", *blocks]).lstrip("\n").encode())
 
 
 def _toml(value: Any) -> str:
