@@ -9,7 +9,7 @@ from pfedeg.options import count
 from pfedeg.report import render
 from pfedeg.report.content import Differences, sections
 from pfedeg.report.results import Results
-from pfedeg.report.significance import differences
+from pfedeg.report.significance import Findings, differences
 from pfedeg.store import write_bytes
 
 
@@ -32,19 +32,26 @@ def write(
         raise InputError(f"{out}: the folder {out.parent} is not there")
     if kind != "png" and out.is_dir():
         raise InputError(f"{out}: is a folder; expected a file for --format {kind}")
+    if kind == "png":
+        render.check_folder(out)
     results = Results.read(folder, paper)
+    for damage in results.damaged:
+        tell(f"left out: {damage}")
     many = sum(len(entry.runs) for entry in results.entries)
     if kind == "csv":
         write_bytes(out, render.numbers(results).encode())
         return f"{out}: {count(many, 'run')}"
     found: Differences = {}
-    if not quick and kind != "png":
-        found = {place: differences(results.at(place), tell) for place in results.places}
+    if kind != "png":
+        several = [place for place in results.places if len(results.at(place)) > 1]
+        left_out = Findings(missing=["--quick leaves it out"])
+        found = {place: left_out if quick else differences(results.at(place), tell) for place in several}
     made = sections(results, found)
     if kind == "png":
         return f"{out}: {count(render.pictures(out, made, tell), 'picture')}"
-    left_out = f"; {len(results.unfinished)} more not finished and left out" if results.unfinished else ""
-    subtitle = f"{count(many, 'finished run')} in {folder.resolve().name}{left_out}"
+    without = {"not finished": len(results.unfinished), "damaged": len(results.damaged), "repeated": len(results.same)}
+    more = ", ".join(f"{number} {why}" for why, number in without.items() if number)
+    subtitle = f"{count(many, 'finished run')} in {folder.resolve().name}{f'; left out: {more}' if more else ''}"
     text = render.page(title, subtitle, made, tell) if kind == "html" else render.markdown(title, subtitle, made)
     write_bytes(out, text.encode())
     return f"{out}: {count(many, 'run')}"

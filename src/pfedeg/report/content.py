@@ -4,18 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
+from math import ceil, log10
 from typing import TYPE_CHECKING, Any
 
 from pfedeg.config import LABELS
 from pfedeg.report import figures
 from pfedeg.report.results import METHODS, METRICS, MODEL_LABELS, Entry, Place, Results, in_order
-from pfedeg.report.significance import TIMES, Difference
+from pfedeg.report.significance import TIMES, Findings
 from pfedeg.terminal import duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOT_RUN = "not run"
+LEAST = 1e-9  # a difference in MRR below it is a matter of rounding
 MOST_SHOWN = 12  # clients in a table of who learns from whom
 METRIC_LABELS = {name: "MRR" if name == "mrr" else name.capitalize() for name in METRICS}
 
@@ -62,13 +64,13 @@ class Section:
     folded: bool = False
 
 
-Differences = Mapping[Place, Sequence[Difference]]
+Differences = Mapping[Place, Findings]
 
 
 def sections(results: Results, differences: Differences) -> list[Section]:
     """The whole report."""
     made = [_overview(results, differences)]
-    made += [_comparison(results, place, differences.get(place, ())) for place in results.places]
+    made += [_comparison(results, place, differences.get(place, Findings())) for place in results.compared]
     made += [_convergence(results), _relation_graph(results), _clients(results), _studies(results)]
     made += [_settings(results), _provenance(results)]
     return [section for section in made if section.parts]
@@ -76,31 +78,44 @@ def sections(results: Results, differences: Differences) -> list[Section]:
 
 def title_of(place: Place) -> str:
     """A place in words."""
-    return f"{place[0]}, {MODEL_LABELS[place[1]]}"
+    data, model, scale = place
+    return f"{data}, {MODEL_LABELS[model]}" + (f" ({scale})" if scale else "")
 
 
 def _overview(results: Results, differences: Differences) -> Section:
     """All cells at a glance."""
-    told = [(data, model) for data, model, _ in results.paper]
-    places = sorted({*results.places, *told}, key=in_order)
-    present = [entry.method for place in places for entry in results.at(place)]
-    methods = [m for m in METHODS if m in present or any(key[2] == m for key in results.paper)]
-    rows = []
-    for place in places:
-        row: list[Cell | str] = [title_of(place)]
-        entries = {entry.method: entry for entry in results.at(place)}
+    present = {entry.method for entry in results.entries}
+    present |= {method for place in results.places for method in results.told(place)}
+    methods = [method for method in METHODS if method in present]
+    rows: list[Row] = []
+    for place in results.places:
+        entries, told = {entry.method: entry for entry in results.at(place)}, results.told(place)
         best = winner(list(entries.values()))
+        row: list[Cell | str] = [title_of(place)]
         for method in methods:
-            entry, paper = entries.get(method), results.paper.get((*place, method), {}).get("mrr")
-            hint = f"the paper: {paper:.4f}" if paper is not None else ""
-            if entry is None:
-                row.append(Cell(NOT_RUN, "faint", hint))
-            else:
-                row.append(Cell(_number(entry.mean("mrr")), "best" if entry is best else "", hint))
+            entry, theirs = entries.get(method), told.get(method, {}).get("mrr")
+            text = NOT_RUN if entry is None else _number(entry.mean("mrr"))
+            kind = "faint" if entry is None else "best" if entry is best else ""
+            row.append(Cell(text if theirs is None else f"{text} ({theirs:.4f})", kind))
         rows.append(row)
-    note = "Weighted over clients; the best method that keeps data apart is marked (Collective does not)."
-    table = Table("Test MRR", ["", *(LABELS[m] for m in methods)], rows, note=note)
+    table = Table("Test MRR", ["", *(LABELS[m] for m in methods)], rows, note=" ".join(_remarks(results)))
     return Section("At a glance", "", [table, *filter(None, [_verdicts(results, differences)])])
+
+
+def _remarks(results: Results) -> list[str]:
+    """What is shown at a glance, and what is not."""
+    notes = ["Weighted over clients; the best method that keeps data apart is marked (Collective does not)."]
+    if any("mrr" in values for place in results.places for values in results.told(place).values()):
+        notes.append("In brackets what the paper reports, at its own settings.")
+    chosen = {place: [entry.label for entry in results.at(place) if entry.special] for place in results.places}
+    told = "; ".join(f"{title_of(place)}: {', '.join(labels)}" for place, labels in chosen.items() if labels)
+    if told:
+        notes.append(f"Of several settings of a method the most usual are shown, then the best by validation: {told}.")
+    run = {(data.lower(), model) for data, model, _ in results.places}
+    left = {(data, model, "") for data, model, _ in results.paper if (data, model) not in run}
+    if left:
+        notes.append(f"Reported, but not run: {'; '.join(map(title_of, sorted(left, key=in_order)))}.")
+    return notes
 
 
 def _verdicts(results: Results, differences: Differences) -> Table | None:
@@ -116,7 +131,7 @@ def _verdicts(results: Results, differences: Differences) -> Table | None:
             tested = [
                 each
                 for one in ahead
-                for each in differences.get((one.data, one.model), ())
+                for each in differences.get(one.place, Findings()).differences
                 if {each.first.method, each.second.method} == {ours, other}
             ]
             clearly = f", {sum(each.clear for each in tested)} clearly"
@@ -134,34 +149,37 @@ def winner(entries: Sequence[Entry]) -> Entry | None:
     return max(apart, key=lambda entry: entry.mean("mrr") or 0.0) if len(apart) > 1 else None
 
 
-def _comparison(results: Results, place: Place, found: Sequence[Difference]) -> Section:
+def _comparison(results: Results, place: Place, tested: Findings) -> Section:
     """One of the paper's tables, beside the paper's own numbers."""
-    entries = results.at(place)
-    best = {name: _best(entries, name) for name in METRICS}
-    told = any(results.reported(entry) for entry in entries)
+    entries, told = {entry.method: entry for entry in results.at(place)}, results.told(place)
+    best = {name: _best(list(entries.values()), name) for name in METRICS}
+    alike = not place[2]  # the same settings as the paper's, so that numbers and not only orders can be compared
     columns = ["", *(METRIC_LABELS[name] for name in METRICS)]
-    columns += ["paper's MRR", "difference", "paper's Hits@1", "Hits@5", "Hits@10"] if told else []
+    columns += ["paper's MRR"] if told else []
+    columns += ["difference", "paper's Hits@1", "Hits@5", "Hits@10"] if told and alike else []
     rows: list[Row] = []
-    missing = [m for d, k, m in results.paper if (d, k) == place and m not in [entry.method for entry in entries]]
-    reports = {entry.method: results.reported(entry) for entry in entries}
-    reports |= {method: results.paper[*place, method] for method in missing}
-    others = [values["mrr"] for method, values in reports.items() if method != "collective" and "mrr" in values]
-    for method in sorted(reports, key=METHODS.index):
-        entry = next((entry for entry in entries if entry.method == method), None)
+    others = [values["mrr"] for method, values in told.items() if method != "collective" and "mrr" in values]
+    for method in sorted({*entries, *told}, key=METHODS.index):
+        entry, reported = entries.get(method), told.get(method, {})
         row: list[Cell | str] = [entry.label if entry else LABELS[method]]
         for name in METRICS:
             row.append(_metric(entry, name, best[name]) if entry else Cell(NOT_RUN, "faint"))
+        mine, theirs = entry.mean("mrr") if entry else None, reported.get("mrr")
         if told:
-            reported, mine = reports[method], entry.mean("mrr") if entry else None
-            theirs = reported.get("mrr")
             leading = method != "collective" and theirs is not None and theirs == max(others)
             row.append(Cell(_number(theirs), "best" if leading else ""))
+        if told and alike:
             row.append(f"{mine - theirs:+.4f}" if mine is not None and theirs is not None else "–")
             row += [_number(reported.get(name)) for name in METRICS[1:]]
         rows.append(row)
-    section = Section(title_of(place), _agreement(results, entries), [Table("Test metrics", columns, rows)])
-    if found:
-        section.parts.append(_significance(found))
+    texts = [_agreement(results, list(entries.values()))]
+    if told and not alike:
+        texts.append("The paper's numbers are at its own settings.")
+    if tested.missing and not tested.differences:
+        texts.append(f"Whether differences may be chance is not shown: {'; '.join(tested.missing)}.")
+    section = Section(title_of(place), " ".join(filter(None, texts)), [Table("Test metrics", columns, rows)])
+    if tested.differences:
+        section.parts.append(_significance(tested))
     return section
 
 
@@ -197,49 +215,63 @@ def _agreement(results: Results, entries: Sequence[Entry]) -> str:
     return text
 
 
-def _significance(found: Sequence[Difference]) -> Table:
+def _significance(tested: Findings) -> Table:
     rows: list[Row] = []
-    for each in sorted(found, key=lambda difference: -abs(difference.mean)):
+    for each in sorted(tested.differences, key=lambda difference: -abs(difference.mean)):
         one, two, sign = each.first, each.second, 1
         if each.mean < 0:
             one, two, sign = each.second, each.first, -1
         low, high = sorted((sign * each.low, sign * each.high))
         verdict = Cell("clear", "best") if each.clear else Cell("may be chance", "faint")
         p = f"< {2 / TIMES:.3f}" if each.p < 2 / TIMES else f"{each.p:.3f}"
-        rows.append([one.label, two.label, f"{abs(each.mean):.4f}", f"{low:+.4f} … {high:+.4f}", p, verdict])
+        digits = _digits(each.mean, low, high)
+        by, interval = f"{abs(each.mean):.{digits}f}", f"{low:+.{digits}f} … {high:+.{digits}f}"
+        rows.append([one.label, two.label, by, interval, p, verdict])
     note = (
-        f"Paired bootstrap, {TIMES:,} draws of the test triples; intervals of 95 %; p two-sided, not corrected for the "
-        "number of pairs. It says nothing about other seeds or other splits."
+        f"Paired bootstrap, {TIMES:,} draws of the test triples, over the seeds that both have; intervals of 95 %; p "
+        "two-sided, not corrected for the number of pairs. It says nothing about other seeds or other splits."
     )
+    note += f" Left out: {'; '.join(tested.missing)}." if tested.missing else ""
     return Table("Who is ahead, and is it luck?", ["ahead", "of", "MRR by", "95 %", "p", ""], rows, names=2, note=note)
+
+
+def _digits(*values: float) -> int:
+    """So many that what is not zero does not look like it, four at least."""
+    smallest = min((abs(value) for value in values if abs(value) > LEAST), default=1.0)
+    return max(4, ceil(-log10(smallest)))
 
 
 def _convergence(results: Results) -> Section:
     pictures: list[Table | Picture] = []
-    for place in results.places:
-        entries = [entry for entry in results.at(place) if figures.evaluated(entry)]
+    for place in results.compared:
+        entries = [entry for entry in results.at(place) if any(figures.evaluated(run) for run in entry.runs)]
         if entries:
-            name = f"convergence-{place[0]}-{place[1]}"
-            pictures.append(Picture(name, title_of(place), partial(figures.convergence, entries)))
+            pictures.append(
+                Picture(_name("convergence", place), title_of(place), partial(figures.convergence, entries))
+            )
     text = "Validation MRR, weighted over clients, as training goes on; a dot marks the tables that are kept."
+    if any(len(entry.runs) > 1 for entry in results.entries):
+        text += " Each seed has a line of its own."
     return Section("Convergence", text, pictures)
 
 
 def _relation_graph(results: Results) -> Section:
     parts: list[Table | Picture] = []
-    for place in results.places:
+    for place in results.compared:
         for entry in results.at(place):
             kept = figures.affinities(entry)
             if kept and any(len(row) > 1 for row in kept[-1][1].values()):
-                name = f"{place[0]}-{place[1]}-{entry.method}"
                 what = f"{title_of(place)}, {entry.label}"
+                what += f", seed {entry.runs[0].config.seed} of {len(entry.runs)} seeds" if len(entry.runs) > 1 else ""
                 draw = partial(figures.relation_graph, kept)
-                parts.append(Picture(f"graph-{name}", f"{what}: who learns from whom", draw))
+                parts.append(Picture(_name("graph", place, entry.method), f"{what}: who learns from whom", draw))
                 if len(kept[-1][1]) <= MOST_SHOWN:
                     parts.append(_shares(what, *kept[-1]))
                 if len(kept) > 1 and figures.changes(kept):
                     draw = partial(figures.relation_course, kept)
-                    parts.append(Picture(f"course-{name}", f"{what}: how the shares developed", draw))
+                    parts.append(
+                        Picture(_name("course", place, entry.method), f"{what}: how the shares developed", draw)
+                    )
     text = (
         "The client-wise relation graph W. An arrow points from who is learned from to who learns; the broader and "
         "darker, the larger its share in what the learner is sent (among many clients, each learner's three largest "
@@ -254,8 +286,10 @@ def _shares(what: str, number: int, affinity: figures.Affinity) -> Table:
     rows: list[Row] = []
     for learner in names:
         shares = [affinity[learner].get(teacher, 0.0) for teacher in names]
-        cells = [Cell(f"{share:.1%}", "best" if share == max(shares) else "") for share in shares]
-        rows.append([learner, *cells])
+        shown, most = [f"{share:.1%}" for share in shares], f"{max(shares):.1%}"
+        rows.append(
+            [learner, *(Cell(each, "best" if each == most and shown.count(most) == 1 else "") for each in shown)]
+        )
     return Table(f"{what}: shares, round {number}", ["learner", *names], rows)
 
 
@@ -272,17 +306,21 @@ def _clients(results: Results) -> Section:
         for name in names:
             alone = single.mean("mrr", client=name) or 0.0
             values = [entry.mean("mrr", client=name) for entry in rest]
-            gains = [value - alone for value in values if value is not None]
+            most = max((value - alone for value in values if value is not None), default=0.0)
             row: list[Cell | str] = [name, f"{alone:.4f}"]
             for value in values:
                 gain = None if value is None else value - alone
-                row.append(Cell(f"{gain:+.4f}", "best" if gain == max(gains) else "") if gain is not None else "–")
+                row.append(
+                    Cell(f"{gain:+.4f}", "best" if gain == most and round(gain, 4) > 0 else "")
+                    if gain is not None
+                    else "–"
+                )
             triples = single.results[0]["test"]["clients"][name]["triples"]
             rows.append([*row, f"{triples:,}"])
         columns = ["client", "Single", *(entry.label for entry in rest), "test triples"]
         parts.append(Table(f"{title_of(place)}: test MRR over Single", columns, rows))
         draw = partial(figures.gains, names, single, rest)
-        parts.append(Picture(f"gains-{place[0]}-{place[1]}", f"{title_of(place)}: gain of each client", draw))
+        parts.append(Picture(_name("gains", place), f"{title_of(place)}: gain of each client", draw))
     return Section("What each client gains over being alone", "", parts)
 
 
@@ -290,7 +328,8 @@ def _studies(results: Results) -> Section:
     parts: list[Table | Picture] = []
     for group in results.studies():
         first = group[0]
-        what = f"{title_of((first.data, first.model))}, {LABELS[first.method]}"
+        scale = first.scale if all(entry.scale == first.scale for entry in group) else ""
+        what = f"{title_of((first.data, first.model, scale))}, {LABELS[first.method]}"
         best = max(entry.mean("mrr", "valid") or 0 for entry in group)
         rows: list[Row] = []
         for entry in group:
@@ -318,7 +357,7 @@ def _settings(results: Results) -> Section:
         used = {name: value for name, value in entry.settings.items() if value is not None}
         shown = ", ".join(f"{name} {value}" for name, value in used.items() if name not in ("method", "model"))
         seeds = ", ".join(str(run.config.seed) for run in entry.runs)
-        rows.append([title_of((entry.data, entry.model)), LABELS[entry.method], seeds, shown])
+        rows.append([title_of(entry.place), LABELS[entry.method], seeds, shown])
     table = Table("", ["", "method", "seeds", "settings"], rows, names=4)
     return Section("Settings", "", [table], folded=True)
 
@@ -331,7 +370,7 @@ def _provenance(results: Results) -> Section:
             libraries = ", ".join(f"{name} {value}" for name, value in origin.get("libraries", {}).items())
             rows.append(
                 [
-                    f"{title_of((entry.data, entry.model))}, {entry.label}, seed {run.config.seed}",
+                    f"{title_of(entry.place)}, {entry.label}, seed {run.config.seed}",
                     f"{origin.get('package')} {str(origin.get('git_revision') or '')[:10]}",
                     str(origin.get("data_fingerprint", ""))[:12],
                     f"Python {origin.get('python')}, {libraries}, {origin.get('machine')}",
@@ -345,9 +384,19 @@ def _provenance(results: Results) -> Section:
     note = (
         f"{duration(total)} in all. Each round's seconds were taken on a machine that may have done other work as well."
     )
-    if results.unfinished:
-        note += " Not finished and left out: " + ", ".join(str(path) for path in results.unfinished) + "."
+    left_out = {
+        "Not finished": map(str, results.unfinished),
+        "Damaged": results.damaged,
+        "The same as another": results.same,
+    }
+    for why, which in left_out.items():
+        note += f" {why} and left out: {'; '.join(named)}." if (named := list(which)) else ""
     return Section("Provenance", "", [Table("", columns, rows, names=4, note=note)], folded=True)
+
+
+def _name(what: str, place: Place, method: str = "") -> str:
+    """What the file of a picture is called."""
+    return "-".join(filter(None, (what, *place, method)))
 
 
 def _rounds(entry: Entry, what: str) -> str:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from math import ceil, cos, pi, sin
-from statistics import fmean
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pfedeg.config import LABELS
 from pfedeg.drawing import new_figure, short
+from pfedeg.prediction import Run
 from pfedeg.report.results import METHODS, Entry
 
 if TYPE_CHECKING:
@@ -21,15 +22,10 @@ SIZE = (5.0, 3.4)
 MOST_LINES = 6  # more are no longer told apart
 
 
-def evaluated(entry: Entry) -> list[tuple[int, float]]:
-    """Round and validation MRR, as a mean over the seeds that were still running."""
-    found: dict[int, list[float]] = {}
-    for run in entry.runs:
-        for line in run.history:
-            mrr = line.get("valid", {}).get("weighted", {}).get("mrr")
-            if mrr is not None:
-                found.setdefault(line["round"], []).append(mrr)
-    return [(number, fmean(values)) for number, values in sorted(found.items())]
+def evaluated(run: Run) -> list[tuple[int, float]]:
+    """Round and validation MRR."""
+    found = [(line["round"], line.get("valid", {}).get("weighted", {}).get("mrr")) for line in run.history]
+    return [(number, mrr) for number, mrr in found if mrr is not None]
 
 
 def convergence(entries: Sequence[Entry]) -> "Figure":
@@ -38,9 +34,7 @@ def convergence(entries: Sequence[Entry]) -> "Figure":
     federated = {entry.settings["epochs"] for entry in entries if entry.method not in ("single", "collective")}
     unit = federated.pop() if len(federated) == 1 else 1
     for entry in entries:
-        points = [(number * entry.settings["epochs"] / unit, mrr) for number, mrr in evaluated(entry)]
-        kept = fmean(result["best_round"] for result in entry.results) * entry.settings["epochs"] / unit
-        _curve(axes, points, kept, entry.label, COLOURS[METHODS.index(entry.method)])
+        _curves(axes, entry, entry.settings["epochs"] / unit, entry.label, COLOURS[METHODS.index(entry.method)])
     axes.set_xlabel("epochs" if unit == 1 else f"rounds of {unit} epochs")
     axes.set_ylabel("validation MRR")
     axes.legend(loc="lower right", fontsize=8)
@@ -54,19 +48,22 @@ def study(entries: Sequence[Entry]) -> "Figure":
     figure, axes = new_figure(SIZE)
     shades = colormaps["viridis"]
     for place, entry in enumerate(entries):
-        kept = fmean(result["best_round"] for result in entry.results)
-        _curve(axes, evaluated(entry), kept, entry.variant, shades(0.9 * place / max(1, len(entries) - 1)))
+        _curves(axes, entry, 1.0, entry.variant, shades(0.9 * place / max(1, len(entries) - 1)))
     axes.set_xlabel("round")
     axes.set_ylabel("validation MRR")
     axes.legend(loc="lower right", fontsize=8)
     return figure
 
 
-def _curve(axes: "Axes", points: Sequence[tuple[float, float]], kept: float, label: str, colour: Any) -> None:
-    axes.plot([x for x, _ in points], [y for _, y in points], label=label, color=colour, linewidth=1.4)
-    near = min(points, key=lambda point: abs(point[0] - kept), default=None)
-    if near:
-        axes.plot(*near, "o", color=colour, markersize=4)
+def _curves(axes: "Axes", entry: Entry, unit: float, label: str, colour: Any) -> None:
+    """A line for every seed, with a dot at the round whose tables it kept; one name for all of them."""
+    width = 1.4 if len(entry.runs) == 1 else 0.8
+    for run, result in zip(entry.runs, entry.results, strict=True):
+        points = [(number * unit, mrr, number == result["best_round"]) for number, mrr in evaluated(run)]
+        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], label=label, color=colour, linewidth=width)
+        for x, y, _ in filter(itemgetter(2), points):
+            axes.plot(x, y, "o", color=colour, markersize=4)
+        label = "_"  # not in the legend
 
 
 def affinities(entry: Entry) -> list[tuple[int, Affinity]]:

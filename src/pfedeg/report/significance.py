@@ -1,7 +1,7 @@
 """Whether a difference between methods is more than luck of the test triples: a paired bootstrap over them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
 from pfedeg.report.results import Entry
+
+Ranks = Mapping[int, tuple[str, NDArray[np.float64]]]  # seed → which data, 1 / rank of every test triple
 
 TIMES = 2000
 TOLERANCE = 1e-4  # between a result and what its tables give: another processor may break a tie of scores otherwise
@@ -31,16 +33,42 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def differences(entries: Sequence[Entry], tell: Callable[[str], None] = lambda text: None) -> list[Difference]:
-    """Every pair of entries on the same data whose tables are here."""
-    able = [entry for entry in entries if all(run.has_tables for run in entry.runs)]
+@dataclass(frozen=True)
+class Findings:
+    """The differences between entries at a place, and why others are missing."""
+
+    differences: Sequence[Difference] = ()
+    missing: Sequence[str] = field(default_factory=list)
+
+
+def differences(entries: Sequence[Entry], tell: Callable[[str], None] = lambda text: None) -> Findings:
+    """Every pair of entries at the same place, over the seeds that both have and whose tables are here."""
+    without = [
+        f"{entry.label}, seed {run.config.seed}" for entry in entries for run in entry.runs if not run.has_tables
+    ]
+    able = [entry for entry in entries if any(run.has_tables for run in entry.runs)]
+    if len(entries) < 2:
+        return Findings()
+    if not able:
+        return Findings(missing=["the directories of these runs have no tables in them, only the small files"])
+    missing = [f"no tables in the directories of {'; '.join(without)}"] if without else []
     if len(able) < 2:
-        return []
-    values = []
+        return Findings(missing=missing)
+    ranks = []
     for entry in able:
         tell(f"{entry.data}, {entry.model}, {entry.label}: ranks of the test triples")
-        values.append(reciprocal_ranks(entry))
-    return list(compare(able, np.stack(values)))
+        ranks.append(reciprocal_ranks(entry))
+    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for one, two in combinations(range(len(able)), 2):
+        groups.setdefault(tuple(sorted(ranks[one].keys() & ranks[two].keys())), []).append((one, two))
+    missing += [f"no seed in common: {able[one].label} and {able[two].label}" for one, two in groups.pop((), [])]
+    found: list[Difference] = []
+    for seeds, pairs in groups.items():
+        rows = sorted({row for pair in pairs for row in pair})
+        values = np.stack([over_seeds(ranks[row], seeds) for row in rows])
+        wanted = [(able[one], able[two]) for one, two in pairs]
+        found += [each for each in compare([able[row] for row in rows], values) if (each.first, each.second) in wanted]
+    return Findings(found, missing)
 
 
 def compare(entries: Sequence[Entry], values: NDArray[np.float64], times: int = TIMES) -> Iterator[Difference]:
@@ -64,15 +92,25 @@ def resampled_means(values: NDArray[np.float64], times: int) -> NDArray[np.float
     return means
 
 
-def reciprocal_ranks(entry: Entry) -> NDArray[np.float64]:
-    """1 / rank of every test triple of every client, as a mean over seeds."""
-    over_seeds = []
+def reciprocal_ranks(entry: Entry) -> Ranks:
+    """1 / rank of every test triple of every client, for every seed whose tables are here."""
+    found = {}
     for run, result in zip(entry.runs, entry.results, strict=True):
+        if not run.has_tables:
+            continue
         ranks = run.ranks("test")
         values = 1 / np.concatenate([ranks[client] for client in sorted(ranks)])
         told = result["test"]["weighted"]["mrr"]
         if len(values) and abs(values.mean() - told) > TOLERANCE:
             raise InputError(f"{run.path}: result.json says test MRR {told:.4f}, its tables give {values.mean():.4f}")
-        over_seeds.append(values)
-    means: NDArray[np.float64] = np.stack(over_seeds).mean(0)
-    return means
+        found[run.config.seed] = str(run.provenance.get("data_fingerprint")), values
+    return found
+
+
+def over_seeds(ranks: Ranks, seeds: Sequence[int]) -> NDArray[np.float64]:
+    """The mean over seeds for every test triple; where data are split by the seed, there are other ones for each."""
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    for seed in seeds:
+        data, values = ranks[seed]
+        found.setdefault(data, []).append(values)
+    return np.concatenate([np.mean(values, axis=0) for values in found.values()])
