@@ -1,17 +1,20 @@
 """Where a batch's time goes: milliseconds of each pass, and nanoseconds per (positive, negative) pair.
 
 python benchmarks/phases.py --data FOLDER
+python benchmarks/phases.py --data FOLDER --rows 16      own negatives from so few rows only that caches hold them
 """
 
 import argparse
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, read_graph
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, passes, scratch
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, passes, scratch
 from pfedeg.kernels.jit import Team, kernel
 
 
@@ -58,7 +61,18 @@ def update(thread, threads, sync, model, s, tables, moments, knowledge, positive
     passes._update(thread, threads, sync, model, s, None, tables, moments, knowledge, rates, step, x)
 
 
-def phases(ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int) -> dict[str, float]:
+def draw_from(rows: int, facts: Positives, chosen: NDArray[np.int64], x: scratch.Scratch) -> None:
+    """Put the first rows in place of drawn ones, and count anew."""
+    x.ids[:] %= rows
+    parts = np.arange(len(x.tally) + 1) * len(chosen) // len(x.tally)
+    for thread, (lo, hi) in enumerate(pairwise(parts)):
+        met = np.append(x.ids[lo:hi].ravel(), facts.triples[chosen[lo:hi], 2])
+        x.tally[thread] = np.bincount(met, minlength=x.tally.shape[1])
+
+
+def phases(
+    ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int, rows: int | None = None
+) -> dict[str, float]:
     """Seconds of each pass, the median of several batches."""
     local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
     chunk = CHUNK if sampling == "shared" else None
@@ -86,6 +100,8 @@ def phases(ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: i
             seconds = best_of(1, work[name])
             if step:  # the first compiles
                 times.setdefault(name, []).append(seconds)
+            if name == "draw" and rows and chunk is None:
+                draw_from(rows, facts, chosen, x)
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
@@ -95,6 +111,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="own negatives from so many rows only")
     parser.add_argument("--repeats", type=int, default=40)
     options = parser.parse_args()
     graph = read_graph(options.data)
@@ -102,7 +119,7 @@ def main() -> None:
         ours = Ours(graph, name, 1)
         settings: tuple[tuple[Sampling, float], ...] = (("own", PULL), ("shared", 0.0))
         for sampling, pull in settings:
-            seconds = phases(ours, sampling, pull, options.threads, options.repeats)
+            seconds = phases(ours, sampling, pull, options.threads, options.repeats, options.rows)
             pairs = BATCH * NEGATIVES
             cells = (f"{phase} {1e3 * each:.2f} ms ({1e9 * each / pairs:.0f})" for phase, each in seconds.items())
             print(f"{NAMES[name]:8} {sampling:7}", *cells, sep="  ", flush=True)
