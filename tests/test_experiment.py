@@ -83,6 +83,8 @@ def test_what_a_method_does_not_use_makes_no_cell(tmp_path: Path) -> None:
         "one/transe/pfedeg-plus/seed-0/p-0.5",
         "one/transe/pfedeg-plus/seed-0/p-0.9",
     ]
+    with pytest.raises(InputError, match=r"no cell has p 'None'; choose from 0\.5, 0\.9"):
+        read_only(["p=None"], plan)
 
 
 def test_choices_that_are_not_there_are_told_and_others_checked(tmp_path: Path) -> None:

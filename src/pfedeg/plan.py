@@ -204,7 +204,7 @@ def read_only(texts: Sequence[str], plan: Plan) -> dict[str, list[str]]:
         axis, sign, values = text.partition("=")
         if not sign or axis not in axes:
             raise InputError(f"--only {text}: expected AXIS=VALUE, where AXIS is one of {', '.join(axes)}")
-        known = sorted({str(cell.axis(axis)) for cell in plan.cells})
+        known = sorted({str(value) for cell in plan.cells if (value := cell.axis(axis)) is not None})
         for value in values.split(","):
             if value not in known:
                 raise InputError(f"--only {text}: no cell has {axis} {value!r}{suggest(value, known)}")
