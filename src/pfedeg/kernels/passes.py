@@ -19,8 +19,8 @@ from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
 from pfedeg.kernels.tiles import (
     compare,
+    compare_group,
     compare_one,
-    compare_two,
     compose,
     exchange,
     gather,
@@ -135,12 +135,7 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
     else:
         exclude(s, positives, chosen[begin:end], ids, x.marks[thread], x.weight[begin:end], x.free[begin:end])
         for j in range(0, len(ids), LANES):
-            for i in range(begin, end, 2):
-                other = min(i + 1, end - 1)
-                a, b = compare_two(model, x.query[i], x.query[other], tables.entity, ids, j)
-                a, b = a + load(x.weight[i], j), b + load(x.weight[other], j)
-                store(x.weight[i], j, a)
-                store(x.weight[other], j, b)
+            compare_group(model, x.query, begin, end, tables.entity, ids, j, x.weight)
         for i in range(begin, end):
             _begin(state)
             _weigh(s.alpha, 0, len(ids), x.weight[i], state)

@@ -228,26 +228,6 @@ def totals(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, 
     return vector(*[vector] * 8), generate
 
 
-@intrinsic
-def lower_halves(typing: Any, a: Any, b: Any) -> Any:
-    """The lower four lanes of a, then those of b."""
-    return _halves(0)
-
-
-@intrinsic
-def upper_halves(typing: Any, a: Any, b: Any) -> Any:
-    """The upper four lanes of a, then those of b."""
-    return _halves(4)
-
-
-def _halves(first: int) -> Any:
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        lanes = [*range(first, first + 4), *range(LANES + first, LANES + first + 4)]
-        return builder.shuffle_vector(*arguments, ir.Constant(_BITS, lanes))
-
-    return vector(vector, vector), generate
-
-
 def _fold(builder: Any, a: Any, join: Callable[[Any, Any], Any]) -> Any:
     """All lanes joined into one number: halves, quarters, neighbours."""
     for n in (4, 2, 1):

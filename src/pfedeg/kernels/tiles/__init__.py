@@ -4,8 +4,8 @@ from pfedeg.kernels.tiles import distances, products, queries  # to import them 
 from pfedeg.kernels.tiles.operations import (
     QUERIES,
     compare,
+    compare_group,
     compare_one,
-    compare_two,
     compose,
     exchange,
     gather,
@@ -19,8 +19,8 @@ from pfedeg.kernels.tiles.operations import (
 __all__ = [
     "QUERIES",
     "compare",
+    "compare_group",
     "compare_one",
-    "compare_two",
     "compose",
     "distances",
     "exchange",

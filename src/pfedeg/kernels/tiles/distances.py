@@ -6,8 +6,8 @@ from pfedeg.kernels.jit import jit
 from pfedeg.kernels.tiles.matrix import four
 from pfedeg.kernels.tiles.operations import (
     compare,
+    compare_group,
     compare_one,
-    compare_two,
     exchange,
     gather,
     gather_eight,
@@ -85,9 +85,10 @@ def _add_modulus(re, im, total):
     return fma(square, inverse_root(square), total)
 
 
-@implement(compare_two, TransE, RotatE)
-def _compare_two_distances(model, p, q, table, ids, j):
-    return compare(model, p, table, ids, j), compare(model, q, table, ids, j)
+@implement(compare_group, TransE, RotatE)
+def _compare_group_distances(model, query, begin, end, table, ids, j, score):
+    for i in range(begin, end):
+        store(score[i], j, compare(model, query[i], table, ids, j) + load(score[i], j))
 
 
 @implement(line_up, TransE, RotatE)

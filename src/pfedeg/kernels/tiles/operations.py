@@ -3,7 +3,7 @@
 prepare      what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
 compose      q = compose(h, r), r prepared                        (models.py has each equation)
 spread       gradients of h and r from the gradient of q, r prepared
-compare      scores of one query with eight rows; compare_two, of two queries; compare_one, with one row
+compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
 gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
 line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
@@ -37,8 +37,8 @@ def compare(model, q, table, ids, j):
     """Scores of q with the rows ids[j] … ids[j + 7] of a table, as a vector."""
 
 
-def compare_two(model, p, q, table, ids, j):
-    """The same of two queries."""
+def compare_group(model, query, begin, end, table, ids, j, score):
+    """Add the scores of queries begin … end − 1 with these rows to score[·, j] … score[·, j + 7]."""
 
 
 def compare_one(model, q, row):

@@ -1,12 +1,12 @@
 """ComplEx and DistMult: scores are products of a query and a row, so that many of them are matrix products."""
 
-from pfedeg.kernels.jit import jit
+from pfedeg.kernels.jit import inline
 from pfedeg.kernels.tiles.matrix import by_queries, by_rows, score_six, six
 from pfedeg.kernels.tiles.operations import (
     QUERIES,
     compare,
+    compare_group,
     compare_one,
-    compare_two,
     exchange,
     gather,
     gather_eight,
@@ -20,14 +20,12 @@ from pfedeg.kernels.vectors import (
     fill,
     fma,
     load,
-    lower_halves,
     pick,
     repeat,
     store,
     store_four,
     total,
     totals,
-    upper_halves,
 )
 from pfedeg.models import ComplEx, DistMult
 
@@ -50,24 +48,34 @@ def _compare_product(model, q, table, ids, j):
     return totals(sa, sb, sc, sd, se, sf, sg, sh)
 
 
-@implement(compare_two, ComplEx, DistMult)
-def _compare_two_products(model, p, q, table, ids, j):
-    first, second = _two_by_four(p, q, table, ids, j), _two_by_four(p, q, table, ids, j + 4)
-    return lower_halves(first, second), upper_halves(first, second)
+@implement(compare_group, ComplEx, DistMult)
+def _compare_group_products(model, query, begin, end, table, ids, j, score):
+    """Three queries at a time; the last ones may come twice."""
+    for i in range(begin, end, 3):
+        i2, i3 = min(i + 1, end - 1), min(i + 2, end - 1)
+        a, b, c = _three_by_four(query[i], query[i2], query[i3], table, ids, j)
+        d, e, f = _three_by_four(query[i], query[i2], query[i3], table, ids, j + 4)
+        first = totals(a[0], a[1], a[2], a[3], d[0], d[1], d[2], d[3]) + load(score[i], j)
+        second = totals(b[0], b[1], b[2], b[3], e[0], e[1], e[2], e[3]) + load(score[i2], j)
+        third = totals(c[0], c[1], c[2], c[3], f[0], f[1], f[2], f[3]) + load(score[i3], j)
+        store(score[i], j, first)
+        store(score[i2], j, second)
+        store(score[i3], j, third)
 
 
-@jit
-def _two_by_four(p, q, table, ids, j):
-    """Scores of p with four rows, then those of q: what is loaded is used more often than with one query."""
+@inline
+def _three_by_four(p, q, r, table, ids, j):
+    """Products of three queries with four rows, lane by lane: what is loaded is used more often than with one query."""
     a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    pa = pb = pc = pd = qa = qb = qc = qd = fill(ZERO)
+    pa = pb = pc = pd = qa = qb = qc = qd = ra = rb = rc = rd = fill(ZERO)
     for k in range(0, len(p), LANES):
-        x, y = load(p, k), load(q, k)
-        pa, qa = fma(x, load(a, k), pa), fma(y, load(a, k), qa)
-        pb, qb = fma(x, load(b, k), pb), fma(y, load(b, k), qb)
-        pc, qc = fma(x, load(c, k), pc), fma(y, load(c, k), qc)
-        pd, qd = fma(x, load(d, k), pd), fma(y, load(d, k), qd)
-    return totals(pa, pb, pc, pd, qa, qb, qc, qd)
+        x, y, z = load(p, k), load(q, k), load(r, k)
+        e, f, g, h = load(a, k), load(b, k), load(c, k), load(d, k)
+        pa, qa, ra = fma(x, e, pa), fma(y, e, qa), fma(z, e, ra)
+        pb, qb, rb = fma(x, f, pb), fma(y, f, qb), fma(z, f, rb)
+        pc, qc, rc = fma(x, g, pc), fma(y, g, qc), fma(z, g, rc)
+        pd, qd, rd = fma(x, h, pd), fma(y, h, qd), fma(z, h, rd)
+    return (pa, pb, pc, pd), (qa, qb, qc, qd), (ra, rb, rc, rd)
 
 
 @implement(line_up, ComplEx, DistMult)
