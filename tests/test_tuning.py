@@ -2,8 +2,11 @@
 
 import json
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -55,12 +58,23 @@ def test_a_candidate_that_diverges_is_last_and_says_why(federation: Federation) 
     assert "diverged" in runs[-1].evidence()["failed"]
 
 
-def test_who_goes_on_is_first_even_if_another_ran_longer(federation: Federation) -> None:
-    """The best by far stops early, as nothing improves on it; a worse one runs on."""
-    impatient = replace(SMALL, patience=2)
-    *_, (_, runs) = halve(federation, impatient, {"lr": [1e-6, 3e-2]}, 2.0)
-    assert runs[0].best == max(run.best for run in runs)
-    assert runs[0].chosen == {"lr": 3e-2}
+class Scripted:
+    """In place of a training: with lr 0.01 it is good and stops after two rounds, else it is worse and goes on."""
+
+    def __init__(self, federation: Federation, config: Config, threads: int | None = None) -> None:
+        self.config, self.history = config, list[Any]()
+
+    def __iter__(self) -> Iterator[SimpleNamespace]:
+        rounds, mrr = (2, 0.9) if self.config.lr == 1e-2 else (8, 0.5)
+        for number in range(1, rounds + 1):
+            self.history.append({"valid": {"weighted": {"mrr": mrr}}})
+            yield SimpleNamespace(number=number)
+
+
+def test_the_best_is_first_even_if_another_ran_longer(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfedeg.tuning.Training", Scripted)
+    *_, (_, runs) = halve(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1.0)
+    assert [(run.chosen["lr"], run.done, run.best) for run in runs] == [(1e-2, 2, 0.9), (1e-3, 8, 0.5)]
 
 
 def test_nothing_is_chosen_where_there_is_nothing_to_choose_by(federation: Federation) -> None:
