@@ -25,10 +25,11 @@ from pfedeg.kernels.tiles import (
     exchange,
     gather,
     gather_eight,
+    gather_one,
     prepare,
     spread,
 )
-from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, fill, fma, largest, load, magnitude, store, total
+from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, expect, fill, fma, largest, load, magnitude, store, total
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
 
@@ -124,15 +125,19 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
     ids, state = x.ids[group], x.state[thread]
     for i in range(begin, end):
         triple = positives.triples[chosen[i]]
+        if i + 1 < len(chosen):
+            expect(tables.entity[positives.triples[chosen[i + 1], 0]])
+        expect(tables.entity[triple[2]])
         compose(model, tables.entity[triple[0]], x.relation[triple[1]], x.query[i])
         clear(x.by_query[thread, i - begin])
-        clear(x.weight[i])  # added to scores: 0, or −∞ for what does not count
-        x.weight[i, s.negatives :] = NEVER  # what only fills up the last vector
     if chunk is None:
         _begin(state)
-        _meet_own(model, s.alpha, x.query[begin], tables.entity, ids, x.weight[begin], state, x.by_query[thread, 0])
+        _meet_own(model, s, x.query[begin], tables.entity, ids, x.weight[begin], state, x.by_query[thread, 0])
         _conclude(thread, model, tables.entity, positives.triples[chosen[begin]], 0, begin, scale, x)
     else:
+        for i in range(begin, end):
+            clear(x.weight[i])  # added to scores: 0, or −∞ for what does not count
+            _strike_rest(s.negatives, len(ids), x.weight[i])
         exclude(s, positives, chosen[begin:end], ids, x.marks[thread], x.weight[begin:end], x.free[begin:end])
         for j in range(0, len(ids), LANES):
             compare_group(model, x.query, begin, end, tables.entity, ids, j, x.weight)
@@ -151,20 +156,32 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
 
 
 @inline
-def _meet_own(model, alpha, q, table, ids, weight, state, g):
+def _meet_own(model, s, q, table, ids, weight, state, g):
     """One query and its own negatives, eight at a time, so that each row comes from afar only once.
 
     The next eight are scored before the gradient of these: meanwhile the processor finishes their weights.
     """
-    store(weight, 0, compare(model, q, table, ids, 0) + load(weight, 0))
+    _score_own(model, s, q, table, ids, 0, weight)
     for j in range(0, len(ids), LANES):
-        factor = _weigh(alpha, j, j + LANES, weight, state)
-        following = j + LANES
-        if following < len(ids):
-            store(weight, following, compare(model, q, table, ids, following) + load(weight, following))
+        factor = _weigh(s.alpha, j, j + LANES, weight, state)
+        if j + LANES < len(ids):
+            _score_own(model, s, q, table, ids, j + LANES, weight)
         if factor != ONE:
             vectors.scale(g, factor)
         gather_eight(model, q, table, ids, weight, j, g)
+
+
+@inline
+def _score_own(model, s, q, table, ids, j, weight):
+    store(weight, j, compare(model, q, table, ids, j))
+    _strike_rest(s.negatives, j + LANES, weight)
+
+
+@inline
+def _strike_rest(negatives, end, score):
+    """What only fills up the last vector does not count."""
+    for j in range(negatives, end):
+        score[j] = NEVER
 
 
 @jit
@@ -226,7 +243,7 @@ def _conclude(thread, model, table, triple, slot, i, scale, x):
     x.tail_weight[i] = -scale * largest(sigmoid)
     vectors.scale(x.weight[i], factor)
     vectors.scale(g, factor)
-    gather(model, q, table, triple[2:3], x.tail_weight[i : i + 1], g)
+    gather_one(model, q, table[triple[2]], x.tail_weight[i], g)
 
 
 @jit
@@ -328,9 +345,7 @@ def _update_relations(model, s, table, moments, positives, chosen, rates, step, 
 @inline
 def _row_gradient(model, row, e, x, g):
     """An entity's gradient: of its pairs, then of what is ready."""
-    clear(g)
-    begin, end = x.end[e], x.end[e + 1]
-    gather(model, row, x.query, x.source[begin:end], x.sorted_weight[begin:end], g)
+    gather(model, row, x.query, x.source, x.sorted_weight, x.end[e], x.end[e + 1], g)
     link = x.head[e]
     x.head[e] = -1
     while link >= 0:

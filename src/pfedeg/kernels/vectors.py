@@ -89,6 +89,19 @@ def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
     return types.void(row, types.intp, vector), generate
 
 
+@intrinsic
+def _expect(typing: Any, row: Any, place: Any) -> Any:
+    """Ask for the line of the cache with row[place], without waiting for it."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
+        line = builder.bitcast(_address(context, builder, sig.args[0], *arguments), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [line.type, *[ir.IntType(32)] * 3])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(fetch, [line, *(ir.IntType(32)(n) for n in (0, 2, 1))])  # to be read, from the second cache, data
+
+    return types.void(row, types.intp), generate
+
+
 def _fill(builder: Any, number: Any) -> Any:
     one = builder.insert_element(_NOTHING, number, ir.IntType(32)(0))
     return builder.shuffle_vector(one, one, ir.Constant(_BITS, [0] * LANES))
@@ -291,6 +304,13 @@ def log1p(a):
     p = fma(p, y, fill(np.float32(2 / 3)))
     p = fma(p, y, fill(np.float32(2.0)))
     return z * p
+
+
+@jit
+def expect(row):
+    """Ask for a row that is read soon, without waiting for it."""
+    for k in range(0, len(row), 2 * LANES):
+        _expect(row, k)
 
 
 @jit

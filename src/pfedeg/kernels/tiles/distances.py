@@ -11,6 +11,7 @@ from pfedeg.kernels.tiles.operations import (
     exchange,
     gather,
     gather_eight,
+    gather_one,
     implement,
     line_up,
     score_all,
@@ -163,13 +164,29 @@ def _add_unit(weight, re, im, total_re, total_im):
     return fma(share, re, total_re), fma(share, im, total_im)
 
 
+@implement(gather_one, TransE)
+def _gather_one_distance(model, q, row, weight, g):
+    for k in range(0, len(g), LANES):
+        store(g, k, load(g, k) - signed(fill(weight), load(q, k) - load(row, k)))
+
+
+@implement(gather_one, RotatE)
+def _gather_one_modulus(model, q, row, weight, g):
+    m = len(g) // 2
+    for k in range(0, m, LANES):
+        re, im = load(q, k) - load(row, k), load(q, m + k) - load(row, m + k)
+        s_re, s_im = _add_unit(fill(-weight), re, im, load(g, k), load(g, m + k))
+        store(g, k, s_re)
+        store(g, m + k, s_im)
+
+
 @implement(gather, TransE)
-def _gather_distances(model, q, table, ids, weights, g):
+def _gather_distances(model, q, table, ids, weights, begin, end, g):
     tiled = len(g) - len(g) % (4 * LANES)
     for k in range(0, tiled, 4 * LANES):
         p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
-        a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
-        for j in range(len(ids)):
+        a = b = c = d = fill(ZERO)
+        for j in range(begin, end):
             row, w = pick(table, ids, j), repeat(weights, j)
             a -= signed(w, p - load(row, k))
             b -= signed(w, x - load(row, k + LANES))
@@ -177,21 +194,21 @@ def _gather_distances(model, q, table, ids, weights, g):
             d -= signed(w, z - load(row, k + 3 * LANES))
         store_four(g, k, a, b, c, d)
     for k in range(tiled, len(g), LANES):
-        p, a = load(q, k), load(g, k)
-        for j in range(len(ids)):
+        p, a = load(q, k), fill(ZERO)
+        for j in range(begin, end):
             a -= signed(repeat(weights, j), p - load(pick(table, ids, j), k))
         store(g, k, a)
 
 
 @implement(gather, RotatE)
-def _gather_moduli(model, q, table, ids, weights, g):
+def _gather_moduli(model, q, table, ids, weights, begin, end, g):
     m = len(q) // 2
     for k in range(0, m, LANES):
         re, im = load(q, k), load(q, m + k)
-        s_re, s_im = load(g, k), load(g, m + k)
-        for j in range(len(ids)):
-            row = pick(table, ids, j)
-            s_re, s_im = _add_unit(fill(-weights[j]), re - load(row, k), im - load(row, m + k), s_re, s_im)
+        s_re = s_im = fill(ZERO)
+        for j in range(begin, end):
+            row, w = pick(table, ids, j), fill(ZERO) - repeat(weights, j)
+            s_re, s_im = _add_unit(w, re - load(row, k), im - load(row, m + k), s_re, s_im)
         store(g, k, s_re)
         store(g, m + k, s_im)
 

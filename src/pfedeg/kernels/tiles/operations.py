@@ -4,7 +4,8 @@ prepare      what a relation's row r means for a head: r itself, or for RotatE c
 compose      q = compose(h, r), r prepared                        (models.py has each equation)
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
-gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries
+gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries;
+             gather_eight, by eight rows; gather_one, by one
 line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
@@ -45,15 +46,19 @@ def compare_one(model, q, row):
     """The score of one query with one row."""
 
 
-def gather(model, q, table, ids, weights, g):
-    """Add Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]) to g: some columns of all rows, then the next columns.
+def gather(model, q, table, ids, weights, begin, end, g):
+    """Write Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]), j from begin to end − 1, into g: some columns of all rows first.
 
     The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
     """
 
 
 def gather_eight(model, q, table, ids, weights, j, g):
-    """The same of j … j + 7 only, all columns in turn: faster where the eight rows are close."""
+    """Add the same of j … j + 7 to g, all columns in turn: faster where the eight rows are close."""
+
+
+def gather_one(model, q, row, weight, g):
+    """Add the weight times ∂s/∂q (q, row) to g."""
 
 
 def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):

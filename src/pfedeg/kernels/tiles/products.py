@@ -10,6 +10,7 @@ from pfedeg.kernels.tiles.operations import (
     exchange,
     gather,
     gather_eight,
+    gather_one,
     implement,
     line_up,
     score_all,
@@ -115,14 +116,19 @@ def _gather_eight_products(model, q, table, ids, weights, j, g):
         store(g, k, first + second)
 
 
+@implement(gather_one, ComplEx, DistMult)
+def _gather_one_product(model, q, row, weight, g):
+    for k in range(0, len(g), LANES):
+        store(g, k, fma(fill(weight), load(row, k), load(g, k)))
+
+
 @implement(gather, ComplEx, DistMult)
-def _gather_products(model, q, table, ids, weights, g):
+def _gather_products(model, q, table, ids, weights, begin, end, g):
     tiled = len(g) - len(g) % (8 * LANES)
     for k in range(0, tiled, 8 * LANES):
         k2 = k + 4 * LANES
-        a, b, c, d = load(g, k), load(g, k + LANES), load(g, k + 2 * LANES), load(g, k + 3 * LANES)
-        e, f, h, i = load(g, k2), load(g, k2 + LANES), load(g, k2 + 2 * LANES), load(g, k2 + 3 * LANES)
-        for j in range(len(ids)):
+        a = b = c = d = e = f = h = i = fill(ZERO)
+        for j in range(begin, end):
             row, w = pick(table, ids, j), repeat(weights, j)
             a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
             c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
@@ -131,8 +137,8 @@ def _gather_products(model, q, table, ids, weights, g):
         store_four(g, k, a, b, c, d)
         store_four(g, k2, e, f, h, i)
     for k in range(tiled, len(g), LANES):
-        a = load(g, k)
-        for j in range(len(ids)):
+        a = fill(ZERO)
+        for j in range(begin, end):
             a = fma(repeat(weights, j), load(pick(table, ids, j), k), a)
         store(g, k, a)
 
