@@ -110,10 +110,22 @@ def _catch_up(sync, s, table, moments, rates, step, x):
         begin = take(sync, rows)
         if begin >= entities:
             return
-        for e in range(begin, min(begin + rows, entities)):
+        end = min(begin + rows, entities)
+        for e in range(begin, end):
+            if x.touched[e]:
+                _expect_all(table, moments, e)
+        for e in range(begin, end):
             if x.touched[e]:
                 coast(s, rates, x.steps[e], step, table[e], moments.entity1[e], moments.entity2[e])
                 x.steps[e] = step + 1  # with the one to come
+
+
+@inline
+def _expect_all(table, moments, e):
+    """Rows that wait lie far apart: the processor does not guess which comes next."""
+    expect(table[e])
+    expect(moments.entity1[e])
+    expect(moments.entity2[e])
 
 
 @jit
@@ -317,6 +329,8 @@ def _update(thread, threads, sync, model, s, contrast, tables, moments, knowledg
             return
         end, number = min(begin + number, entities), rows
         for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
+            if s.rest and x.touched[e]:
+                _expect_all(tables.entity, moments, e)
             if x.touched[e] or not s.rest:
                 _row_gradient(model, tables.entity[e], e, x, x.by_row[thread, e - begin])
         for e in range(begin, end):
