@@ -1,7 +1,7 @@
 """Our kernels, PyKEEN's and PyTorch-BigGraph's on one client graph in one run, and the machine's limit.
 
 python benchmarks/kernels.py --data DIR     the first client of DIR/fb15k-237-fed3.parquet
-python benchmarks/kernels.py                a synthetic graph of that size
+python benchmarks/kernels.py                a synthetic graph of that size; --entities N: of another
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 import limits
 import machine
 import peer_biggraph
-from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, read_graph
+from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, read_graph, synthetic_graph
 from peer_pykeen import PyKEEN
 from pfedeg.graph import KnowledgeGraph
 
@@ -64,7 +64,7 @@ def measure_pykeen(graph: KnowledgeGraph, name: str, threads: int, repeats: int)
 
 def better(one: Rates, other: Rates) -> Rates:
     """The higher rate of each task."""
-    return {task: max(one[task], other[task]) for task in one}
+    return {task: max(one.get(task, 0.0), rate) for task, rate in other.items()}
 
 
 def compare_biggraph(ours: Ours, rate: float, threads: int, repeats: int) -> dict[str, float]:
@@ -74,7 +74,7 @@ def compare_biggraph(ours: Ours, rate: float, threads: int, repeats: int) -> dic
     alike = len(ours.graph.train) / ours.train_seconds("shared", 0.0, repeats, chunk=sharing)
     rates_row("", f"ours, chunks of {sharing}", {"shared": alike})
     for batch in (BATCH, peer_biggraph.LARGE_BATCH):
-        theirs, negatives = peer_biggraph.rate(ours.graph, name, threads, 2 * repeats, batch)
+        theirs, negatives = peer_biggraph.rate(ours.graph, name, threads, repeats, batch)
         rates_row("", f"BigGraph, b. {batch}", {"shared": theirs})
         row("", "ratio", "", f"{alike / theirs:.2f}×", f"{negatives} neg.")
         row("", f"ratio, chunks of {CHUNK}", "", f"{rate / theirs:.2f}×")
@@ -95,10 +95,13 @@ def rates_row(first: str, who: str, rates: Rates) -> None:
 def read_options() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet")
+    source.add_argument("--entities", type=int, help="a synthetic graph of so many entities")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3, help="how often to measure ours and PyKEEN in turn")
+    parser.add_argument("--repeats", type=int, default=2, help="how often to measure each in a turn")
     parser.add_argument("--no-peer", action="store_true", help="only our own figures and the machine's limit")
     parser.add_argument("--json", action="store_true", help="print ratios and rates as JSON on the last line")
     return parser.parse_args()
@@ -108,11 +111,11 @@ def main() -> None:
     """Measure and print."""
     options = read_options()
     threads, repeats = options.threads, options.repeats
-    graph = read_graph(options.data)
+    graph = synthetic_graph(options.entities) if options.entities else read_graph(options.data)
     kind = "first client of FB15k-237-Fed3" if options.data else "synthetic graph"
     print(
         f"{kind}: {len(graph.train):,} triples, {len(graph.entities):,} entities; dim {DIM}, batch {BATCH}, "
-        f"{NEGATIVES} negatives, {threads} threads, best of {repeats}"
+        f"{NEGATIVES} negatives, {threads} threads, best of {options.turns} × {repeats}"
     )
     limit = Limit(graph, threads)
     print(machine.describe(limit.machine))
@@ -123,12 +126,10 @@ def main() -> None:
     result: dict[str, dict[str, object]] = {key: {} for key in ("train", "rank", "biggraph", "limit", "rates")}
     for name in options.models:
         ours = Ours(graph, name, threads)
-        best, rates = limit.rates(ours), measure_ours(ours, repeats)
-        theirs = {} if options.no_peer else measure_pykeen(graph, name, threads, repeats)
-        rates = better(
-            rates, measure_ours(ours, repeats)
-        )  # in turn: the machine is faster at times and slower at times
-        theirs = {} if options.no_peer else better(theirs, measure_pykeen(graph, name, threads, repeats))
+        best, rates, theirs = limit.rates(ours), Rates(), Rates()
+        for _ in range(options.turns):  # the machine is faster at times and slower at times
+            rates = better(rates, measure_ours(ours, repeats))
+            theirs = better(theirs, {} if options.no_peer else measure_pykeen(graph, name, threads, repeats))
         shares = {task: rates[task] / best[task] for task in rates}
         rates_row(NAMES[name], "ours", rates)
         rates_row("", "machine's limit", best)
@@ -145,7 +146,7 @@ def main() -> None:
         if without_biggraph:
             continue
         if name in peer_biggraph.KINDS:
-            result["biggraph"][name] = compare_biggraph(ours, rates["shared"], threads, repeats)
+            result["biggraph"][name] = compare_biggraph(ours, rates["shared"], threads, options.turns * repeats)
     if options.json:
         print(json.dumps(result))
 

@@ -1,0 +1,178 @@
+"""Is numba the limit? The longest passes of ComplEx with own negatives, ours and in C, batch by batch in turn.
+
+python benchmarks/native.py --data FOLDER       needs cc (GCC or Clang)
+
+C does less: no queries, no loss, no gradients of heads, tails and relations. "Halves": it meets only the upper halves
+of numbers, which Adam keeps beside the rows; half the bytes, and results that are no longer the reference's.
+"""
+
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import phases
+from ours import BATCH, NEGATIVES, PULL, Ours, read_graph
+from pfedeg import lines
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, scratch
+from pfedeg.kernels.jit import Team
+
+SCALE = 1e-3  # what `phases` weighs a batch's loss with
+
+
+def compile_c() -> ctypes.CDLL:
+    """native.c as a library; may reorder sums, unlike ours."""
+    source = Path(__file__).with_suffix(".c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = str(Path(folder) / "native.so")
+        command = ["cc", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", library, str(source)]
+        try:
+            subprocess.run(command, check=True)
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            print(f"native.c could not be compiled ({error}): is there a C compiler (cc)?", file=sys.stderr)
+            sys.exit(2)
+        return ctypes.CDLL(library)
+
+
+class Passes:
+    """The passes of a batch, ours and C's, on the same tables."""
+
+    def __init__(self, data: Path | None, threads: int) -> None:
+        """Tables at their start."""
+        self.ours = Ours(read_graph(data), "complex", threads)
+        self.tables, self.facts = self.ours.tables.copy(), self.ours.positives
+        local = Local(batch=BATCH, negatives=NEGATIVES, sampling="own")
+        self.settings = scratch.make_settings(local, Absorb(pull=PULL))
+        self.moments, self.known = Moments.zeros(self.tables), self.ours.tables.copy().entity
+        self.x = scratch.make_scratch(self.settings, None, self.tables, BATCH, threads)
+        self.x.relation[:] = self.tables.relation
+        self.rates = scratch.make_rates(local, 0, 10_000)
+        self.team, self.threads, self.c = Team(threads), threads, compile_c()
+        self.halves = np.zeros(self.tables.entity.shape, np.uint16)
+        self.by_query = lines.zeros(self.x.query.shape, np.float32)
+        self.step = 0
+
+    def prepare(self, chosen: NDArray[np.int64]) -> None:
+        """Negatives and queries of a batch."""
+        self.team.run(phases.draw, self.settings, None, len(self.tables.entity), self.facts, chosen, BATCH, self.x)
+        h, r, _ = self.facts.triples[chosen].T
+        self.x.query[:BATCH] = self.ours.model.compose(self.tables.entity[h], self.tables.relation[r])
+
+    def meet(self, chosen: NDArray[np.int64]) -> None:
+        """Ours."""
+        self.team.run(phases.meet, self.ours.model, self.settings, None, self.tables, self.facts, chosen, BATCH, self.x)
+
+    def meet_c(self, table: NDArray[Any], function: Any, chosen: NDArray[np.int64]) -> None:
+        """C's."""
+        width = self.tables.entity.shape[1]
+        arrays = [_at(array) for array in (table, self.x.query, self.x.ids, self.x.weight, self.by_query)]
+
+        def work(thread: int, threads: int, _: object) -> None:
+            begin, end = BATCH * thread // threads, BATCH * (thread + 1) // threads
+            numbers = [ctypes.c_float(float(number)) for number in (self.settings.alpha, SCALE)]
+            function(*arrays, width, NEGATIVES, begin, end, *numbers)
+
+        self.team.run(work)
+
+    def sort(self, chosen: NDArray[np.int64]) -> None:
+        """Ours, for both."""
+        self.team.run(phases.settle, self.settings, self.facts, chosen, BATCH, self.x)
+        self.team.run(phases.sort, self.settings, None, self.facts, chosen, self.x)
+
+    def update(self, chosen: NDArray[np.int64]) -> None:
+        """Ours."""
+        near = Knowledge(self.known, self.known[:0])
+        state = (self.settings, self.tables, self.moments, near, self.facts, chosen, self.rates, self.step, self.x)
+        self.team.run(phases.update, self.ours.model, *state)
+        self.step += 1
+
+    def update_c(self, halves: NDArray[np.uint16] | None, chosen: NDArray[np.int64]) -> None:
+        """C's."""
+        x, moments, (entities, width) = self.x, self.moments, self.tables.entity.shape
+        tables = (self.tables.entity, moments.entity1, moments.entity2, self.known, x.square)
+        arrays = [_at(array) for array in (*tables, x.query, x.source, x.sorted_weight, x.end)]
+        pull = self.settings.pull / np.sqrt(x.square.sum()) if x.square.any() else 0.0
+        rate, unbias = self.rates[self.step, :2]
+
+        def work(thread: int, threads: int, _: object) -> None:
+            begin, end = entities * thread // threads, entities * (thread + 1) // threads
+            numbers = [ctypes.c_float(float(number)) for number in (pull, rate, unbias, self.settings.epsilon)]
+            self.c.update(*arrays, _at(halves) if halves is not None else None, width, begin, end, *numbers)
+
+        self.team.run(work)
+        x.head[:] = -1
+        self.step += 1
+
+    def check(self, chosen: NDArray[np.int64]) -> None:
+        """C computes what we do: the weights of all pairs, and the rows that are neither heads nor tails."""
+        self.prepare(chosen)
+        self.meet(chosen)
+        weights = self.x.weight.copy()
+        self.meet_c(self.tables.entity, self.c.meet_floats, chosen)
+        np.testing.assert_allclose(self.x.weight[:BATCH], weights[:BATCH], rtol=1e-4, atol=1e-9)
+        self.sort(chosen)
+        kept = self.tables.copy(), self.moments.copy(), self.x.head.copy()
+        self.update(chosen)
+        expected = self.tables.entity.copy()
+        self.tables, self.moments, self.x.head[:], self.step = kept[0], kept[1], kept[2], self.step - 1
+        self.update_c(None, chosen)
+        others = np.setdiff1d(np.arange(len(expected)), self.facts.triples[chosen][:, [0, 2]])
+        np.testing.assert_allclose(self.tables.entity[others], expected[others], rtol=1e-3, atol=1e-6)
+
+
+def _at(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, default=60)
+    options = parser.parse_args()
+    p = Passes(options.data, options.threads)
+    rng = np.random.default_rng(1)
+
+    def choose() -> NDArray[np.int64]:
+        return rng.permutation(len(p.facts.triples))[:BATCH].astype(np.int64)
+
+    p.check(choose())
+    ways: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
+        "ours": (p.meet, p.update),
+        "C": (partial(p.meet_c, p.tables.entity, p.c.meet_floats), partial(p.update_c, None)),
+        "C, halves": (partial(p.meet_c, p.halves, p.c.meet_halves), partial(p.update_c, p.halves)),
+    }
+    times = {way: np.zeros((options.repeats, 2)) for way in ways}
+    for repeat in range(options.repeats):
+        for way, (meet, update) in ways.items():
+            chosen = choose()
+            p.prepare(chosen)
+            for place, work in ((0, meet), (1, update)):
+                began = time.perf_counter()
+                work(chosen)
+                times[way][repeat, place] = time.perf_counter() - began
+                if place == 0:
+                    p.sort(chosen)
+    print(f"milliseconds of a batch of {BATCH}, {options.threads} threads: shortest, median of {options.repeats}")
+    for way, seconds in times.items():
+        both = np.column_stack([seconds, seconds.sum(1)]) * 1e3
+        cells = (
+            f"{name} {low:.2f}, {middle:.2f}"
+            for name, low, middle in zip(("meet", "update", "both"), both.min(0), np.median(both, 0), strict=True)
+        )
+        print(f"{way:10}", *cells, sep="   ")
+
+
+if __name__ == "__main__":
+    main()
