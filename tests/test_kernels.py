@@ -271,6 +271,13 @@ def test_fused_agrees_with_reference(name, kind, data):
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=1e-5 * max(worst, 1), err_msg=field)
 
 
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 2**64 - 1), st.integers(0, 500))
+def test_an_order_is_that_of_random_bits(key, n):
+    bits = randomness.bits(key, randomness.counters(n)).tolist()
+    assert randomness.permutation(key, n).tolist() == sorted(range(n), key=bits.__getitem__)
+
+
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 def test_alpha_zero_weighs_all_negatives_alike(sampling):
     model, graph = DistMult(3), graph_of(STAR, 12, 2)

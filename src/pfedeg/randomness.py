@@ -44,8 +44,14 @@ def below(key: int, counters: NDArray[np.uint64], bound: NDArray[np.uint64] | in
 
 
 def permutation(key: int, n: int) -> NDArray[np.int32]:
-    """A random order of 0 … n − 1."""
-    return np.argsort(bits(key, counters(n)), kind="stable").astype(np.int32)
+    """A random order of 0 … n − 1: that of their random bits, of which the lowest give way to the number itself.
+
+    So there are no ties, and numbers are sorted instead of places, which is faster.
+    """
+    numbers, low = counters(n), np.uint64(max(n - 1, 0).bit_length())
+    mixed = (bits(key, numbers) >> low << low) | numbers
+    mixed.sort()
+    return (mixed & ((np.uint64(1) << low) - np.uint64(1))).astype(np.int32)
 
 
 def derive(key: int, index: int) -> int:
