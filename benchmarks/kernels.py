@@ -7,6 +7,7 @@ python benchmarks/kernels.py                a synthetic graph of that size; --en
 import argparse
 import json
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -45,41 +46,77 @@ class Limit:
         }
 
 
-def measure_ours(ours: Ours, repeats: int) -> Rates:
-    """Triples per second of each task."""
-    triples, ranked = len(ours.graph.train), len(ours.questions.truth)
-    return {
-        "own": triples / ours.train_seconds("own", PULL, repeats),
-        "shared": triples / ours.train_seconds("shared", 0.0, repeats),
-        "rank": ranked / ours.rank_seconds(repeats),
-    }
+class Match:
+    """One model's rates, ours and the peers': the best of several turns, since machines are slow at times."""
+
+    def __init__(self, graph: KnowledgeGraph, name: str, threads: int) -> None:
+        """Nothing is measured yet."""
+        self.name, self.graph, self.threads = name, graph, threads
+        self.ours = Ours(graph, name, threads)
+        self.rates, self.pykeen = Rates(), Rates()
+        self.alike, self.biggraph = 0.0, dict[int, tuple[float, str]]()
+
+    def play(self, repeats: int, pykeen: bool, biggraph: bool) -> None:
+        """One turn: ours, PyKEEN, ours in BigGraph's chunks, BigGraph."""
+        _keep_better(self.rates, self._measure_ours(repeats))
+        if pykeen:
+            _keep_better(self.pykeen, self._measure_pykeen(repeats))
+        if not biggraph or self.name not in peer_biggraph.KINDS:
+            return
+        seconds = self.ours.train_seconds("shared", 0.0, repeats, chunk=peer_biggraph.SHARING)
+        self.alike = max(self.alike, len(self.graph.train) / seconds)
+        for batch in (BATCH, peer_biggraph.LARGE_BATCH):
+            found = peer_biggraph.rate(self.graph, self.name, self.threads, repeats + 1, batch)
+            self.biggraph[batch] = max(self.biggraph.get(batch, found), found)
+
+    def _measure_ours(self, repeats: int) -> Rates:
+        """Triples per second of each task."""
+        triples, ranked = len(self.graph.train), len(self.ours.questions.truth)
+        return {
+            "own": triples / self.ours.train_seconds("own", PULL, repeats),
+            "shared": triples / self.ours.train_seconds("shared", 0.0, repeats),
+            "rank": ranked / self.ours.rank_seconds(repeats),
+        }
+
+    def _measure_pykeen(self, repeats: int) -> Rates:
+        """The same of PyKEEN, which has no shared negatives: ours are compared with its own ones."""
+        peer = PyKEEN(self.graph, self.name, self.threads)
+        train = peer.train(repeats)
+        return {"own": train, "shared": train, "rank": peer.rank(repeats)}
+
+    def show(self, limit: Limit, result: dict[str, dict[str, object]]) -> None:
+        """Print the table of this model, and add its figures to the result."""
+        best, rates, name = limit.rates(self.ours), self.rates, self.name
+        shares = {task: rates[task] / best[task] for task in rates}
+        rates_row(NAMES[name], "ours", rates)
+        rates_row("", "machine's limit", best)
+        row("", "reached", *(f"{share:.0%}" for share in shares.values()))
+        result["limit"][name] = {task: round(share, 3) for task, share in shares.items()}
+        result["rates"][name] = {task: round(rate) for task, rate in rates.items()}
+        if self.pykeen:
+            ratios = {task: round(rates[task] / self.pykeen[task], 1) for task in rates}
+            rates_row("", "PyKEEN", {task: self.pykeen[task] for task in ("own", "rank")})
+            row("", "ratio", *(f"{ratio:.0f}×" for ratio in ratios.values()))
+            result["train"][name] = {task: ratios[task] for task in ("own", "shared")}
+            result["rank"][name] = ratios["rank"]
+        if self.biggraph:
+            result["biggraph"][name] = self._show_biggraph()
+
+    def _show_biggraph(self) -> dict[str, float]:
+        ratios = dict[str, float]()
+        rates_row("", f"ours, chunks of {peer_biggraph.SHARING}", {"shared": self.alike})
+        for batch, (theirs, negatives) in self.biggraph.items():
+            alike, default = self.alike / theirs, self.rates["shared"] / theirs
+            rates_row("", f"BigGraph, b. {batch}", {"shared": theirs})
+            row("", "ratio", "", f"{alike:.2f}×", f"{negatives} neg.")
+            row("", f"ratio, chunks of {CHUNK}", "", f"{default:.2f}×")
+            ratios |= {f"batch_{batch}": round(alike, 2), f"batch_{batch}_chunk_{CHUNK}": round(default, 2)}
+        return ratios
 
 
-def measure_pykeen(graph: KnowledgeGraph, name: str, threads: int, repeats: int) -> Rates:
-    """The same of PyKEEN, which has no shared negatives: ours are compared with its own ones."""
-    peer = PyKEEN(graph, name, threads)
-    train = peer.train(repeats)
-    return {"own": train, "shared": train, "rank": peer.rank(repeats)}
-
-
-def better(one: Rates, other: Rates) -> Rates:
+def _keep_better(best: Rates, found: Rates) -> None:
     """The higher rate of each task."""
-    return {task: max(one.get(task, 0.0), rate) for task, rate in other.items()}
-
-
-def compare_biggraph(ours: Ours, rate: float, threads: int, repeats: int) -> dict[str, float]:
-    """Ratios to PyTorch-BigGraph; `rate` is ours in chunks of our own size."""
-    sharing, ratios = peer_biggraph.SHARING, dict[str, float]()
-    name = type(ours.model).__name__.lower()
-    alike = len(ours.graph.train) / ours.train_seconds("shared", 0.0, repeats, chunk=sharing)
-    rates_row("", f"ours, chunks of {sharing}", {"shared": alike})
-    for batch in (BATCH, peer_biggraph.LARGE_BATCH):
-        theirs, negatives = peer_biggraph.rate(ours.graph, name, threads, repeats, batch)
-        rates_row("", f"BigGraph, b. {batch}", {"shared": theirs})
-        row("", "ratio", "", f"{alike / theirs:.2f}×", f"{negatives} neg.")
-        row("", f"ratio, chunks of {CHUNK}", "", f"{rate / theirs:.2f}×")
-        ratios |= {f"batch_{batch}": round(alike / theirs, 2), f"batch_{batch}_chunk_{CHUNK}": round(rate / theirs, 2)}
-    return ratios
+    best |= {task: max(best.get(task, rate), rate) for task, rate in found.items()}
 
 
 def row(*cells: str) -> None:
@@ -100,7 +137,7 @@ def read_options() -> argparse.Namespace:
     source.add_argument("--entities", type=int, help="a synthetic graph of so many entities")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--turns", type=int, default=3, help="how often to measure ours and PyKEEN in turn")
+    parser.add_argument("--turns", type=int, default=3, help="how often to go through all models and peers")
     parser.add_argument("--repeats", type=int, default=2, help="how often to measure each in a turn")
     parser.add_argument("--no-peer", action="store_true", help="only our own figures and the machine's limit")
     parser.add_argument("--json", action="store_true", help="print ratios and rates as JSON on the last line")
@@ -119,34 +156,18 @@ def main() -> None:
     )
     limit = Limit(graph, threads)
     print(machine.describe(limit.machine))
-    without_biggraph = options.no_peer or peer_biggraph.missing()
-    if isinstance(without_biggraph, str) and without_biggraph:
+    without_biggraph = "" if options.no_peer else peer_biggraph.missing()
+    if without_biggraph:
         print(without_biggraph)
+    matches = [Match(graph, name, threads) for name in options.models]
+    for turn in range(options.turns):
+        for match in matches:
+            print(f"turn {turn + 1} of {options.turns}: {NAMES[match.name]}", file=sys.stderr, flush=True)
+            match.play(repeats, not options.no_peer, not options.no_peer and not without_biggraph)
     row("", "", "own, pull", "shared", "ranking")
     result: dict[str, dict[str, object]] = {key: {} for key in ("train", "rank", "biggraph", "limit", "rates")}
-    for name in options.models:
-        ours = Ours(graph, name, threads)
-        best, rates, theirs = limit.rates(ours), Rates(), Rates()
-        for _ in range(options.turns):  # the machine is faster at times and slower at times
-            rates = better(rates, measure_ours(ours, repeats))
-            theirs = better(theirs, {} if options.no_peer else measure_pykeen(graph, name, threads, repeats))
-        shares = {task: rates[task] / best[task] for task in rates}
-        rates_row(NAMES[name], "ours", rates)
-        rates_row("", "machine's limit", best)
-        row("", "reached", *(f"{share:.0%}" for share in shares.values()))
-        result["limit"][name] = {task: round(share, 3) for task, share in shares.items()}
-        result["rates"][name] = {task: round(rate) for task, rate in rates.items()}
-        if options.no_peer:
-            continue
-        ratios = {task: round(rates[task] / theirs[task], 1) for task in rates}
-        rates_row("", "PyKEEN", {"own": theirs["own"], "rank": theirs["rank"]})
-        row("", "ratio", *(f"{ratio:.0f}×" for ratio in ratios.values()))
-        result["train"][name] = {task: ratios[task] for task in ("own", "shared")}
-        result["rank"][name] = ratios["rank"]
-        if without_biggraph:
-            continue
-        if name in peer_biggraph.KINDS:
-            result["biggraph"][name] = compare_biggraph(ours, rates["shared"], threads, options.turns * repeats)
+    for match in matches:
+        match.show(limit, result)
     if options.json:
         print(json.dumps(result))
 
