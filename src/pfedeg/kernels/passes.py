@@ -147,14 +147,12 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
         _meet_own(model, s, x.query[begin], tables.entity, ids, x.weight[begin], state, x.by_query[thread, 0])
         _conclude(thread, model, tables.entity, positives.triples[chosen[begin]], 0, begin, scale, x)
     else:
-        for i in range(begin, end):
-            clear(x.weight[i])  # added to scores: 0, or −∞ for what does not count
-            _strike_rest(s.negatives, len(ids), x.weight[i])
-        exclude(s, positives, chosen[begin:end], ids, x.marks[thread], x.weight[begin:end], x.free[begin:end])
         for j in range(0, len(ids), LANES):
             compare_group(model, x.query, begin, end, tables.entity, ids, j, x.weight)
+        exclude(s, positives, chosen[begin:end], ids, x.marks[thread], x.weight[begin:end], x.free[begin:end])
         for i in range(begin, end):
             _begin(state)
+            _strike_rest(s.negatives, len(ids), x.weight[i])
             _weigh(s.alpha, 0, len(ids), x.weight[i], state)
             _conclude(thread, model, tables.entity, positives.triples[chosen[i]], i - begin, i, scale, x)
         place = len(chosen) + group * len(ids)

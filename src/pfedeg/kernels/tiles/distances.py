@@ -89,7 +89,7 @@ def _add_modulus(re, im, total):
 @implement(compare_group, TransE, RotatE)
 def _compare_group_distances(model, query, begin, end, table, ids, j, score):
     for i in range(begin, end):
-        store(score[i], j, compare(model, query[i], table, ids, j) + load(score[i], j))
+        store(score[i], j, compare(model, query[i], table, ids, j))
 
 
 @implement(line_up, TransE, RotatE)

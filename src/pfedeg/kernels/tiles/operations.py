@@ -39,7 +39,7 @@ def compare(model, q, table, ids, j):
 
 
 def compare_group(model, query, begin, end, table, ids, j, score):
-    """Add the scores of queries begin … end − 1 with these rows to score[·, j] … score[·, j + 7]."""
+    """Write the scores of queries begin … end − 1 with these rows into score[·, j] … score[·, j + 7]."""
 
 
 def compare_one(model, q, row):

@@ -56,12 +56,9 @@ def _compare_group_products(model, query, begin, end, table, ids, j, score):
         i2, i3 = min(i + 1, end - 1), min(i + 2, end - 1)
         a, b, c = _three_by_four(query[i], query[i2], query[i3], table, ids, j)
         d, e, f = _three_by_four(query[i], query[i2], query[i3], table, ids, j + 4)
-        first = totals(a[0], a[1], a[2], a[3], d[0], d[1], d[2], d[3]) + load(score[i], j)
-        second = totals(b[0], b[1], b[2], b[3], e[0], e[1], e[2], e[3]) + load(score[i2], j)
-        third = totals(c[0], c[1], c[2], c[3], f[0], f[1], f[2], f[3]) + load(score[i3], j)
-        store(score[i], j, first)
-        store(score[i2], j, second)
-        store(score[i3], j, third)
+        store(score[i], j, totals(a[0], a[1], a[2], a[3], d[0], d[1], d[2], d[3]))
+        store(score[i2], j, totals(b[0], b[1], b[2], b[3], e[0], e[1], e[2], e[3]))
+        store(score[i3], j, totals(c[0], c[1], c[2], c[3], f[0], f[1], f[2], f[3]))
 
 
 @inline
