@@ -15,6 +15,7 @@ import limits
 import machine
 import peer_biggraph
 from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, read_graph, synthetic_graph
+from peer_biggraph import SHARING
 from peer_pykeen import PyKEEN
 from pfedeg.graph import KnowledgeGraph
 
@@ -61,10 +62,10 @@ class Match:
         _keep_better(self.rates, self._measure_ours(repeats))
         if pykeen:
             _keep_better(self.pykeen, self._measure_pykeen(repeats))
+        seconds = self.ours.train_seconds("shared", 0.0, repeats, chunk=SHARING)
+        self.alike = max(self.alike, len(self.graph.train) / seconds)
         if not biggraph or self.name not in peer_biggraph.KINDS:
             return
-        seconds = self.ours.train_seconds("shared", 0.0, repeats, chunk=peer_biggraph.SHARING)
-        self.alike = max(self.alike, len(self.graph.train) / seconds)
         for batch in (BATCH, peer_biggraph.LARGE_BATCH):
             found = peer_biggraph.rate(self.graph, self.name, self.threads, repeats + 1, batch)
             self.biggraph[batch] = max(self.biggraph.get(batch, found), found)
@@ -97,18 +98,20 @@ class Match:
             ratios = {task: round(rates[task] / self.pykeen[task], 1) for task in rates}
             rates_row("", "PyKEEN", {task: self.pykeen[task] for task in ("own", "rank")})
             row("", "ratio", *(f"{ratio:.0f}×" for ratio in ratios.values()))
-            result["train"][name] = {task: ratios[task] for task in ("own", "shared")}
+            wide = round(self.alike / self.pykeen["shared"], 1)
+            result["train"][name] = {"own": ratios["own"], "shared": ratios["shared"], f"shared_{SHARING}": wide}
             result["rank"][name] = ratios["rank"]
+            rates_row("", f"ours, chunks of {SHARING}", {"shared": self.alike})
+            row("", "ratio", "", f"{wide:.0f}×")
         if self.biggraph:
             result["biggraph"][name] = self._show_biggraph()
 
     def _show_biggraph(self) -> dict[str, float]:
         ratios = dict[str, float]()
-        rates_row("", f"ours, chunks of {peer_biggraph.SHARING}", {"shared": self.alike})
         for batch, (theirs, negatives) in self.biggraph.items():
             alike, default = self.alike / theirs, self.rates["shared"] / theirs
             rates_row("", f"BigGraph, b. {batch}", {"shared": theirs})
-            row("", "ratio", "", f"{alike:.2f}×", f"{negatives} neg.")
+            row("", f"ratio, chunks of {SHARING}", "", f"{alike:.2f}×", f"{negatives} neg.")
             row("", f"ratio, chunks of {CHUNK}", "", f"{default:.2f}×")
             ratios |= {f"batch_{batch}": round(alike, 2), f"batch_{batch}_chunk_{CHUNK}": round(default, 2)}
         return ratios
