@@ -14,7 +14,7 @@ from pathlib import Path
 import limits
 import machine
 import peer_biggraph
-from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, read_graph, synthetic_graph
+from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, count, read_graph
 from peer_biggraph import SHARING
 from peer_pykeen import PyKEEN
 from pfedeg.graph import KnowledgeGraph
@@ -90,6 +90,7 @@ class Match:
         best, rates, name = limit.rates(self.ours), self.rates, self.name
         shares = {task: rates[task] / best[task] for task in rates}
         rates_row(NAMES[name], "ours", rates)
+        rates_row("", f"ours, chunks of {SHARING}", {"shared": self.alike})
         rates_row("", "machine's limit", best)
         row("", "reached", *(f"{share:.0%}" for share in shares.values()))
         result["limit"][name] = {task: round(share, 3) for task, share in shares.items()}
@@ -99,10 +100,9 @@ class Match:
             rates_row("", "PyKEEN", {task: self.pykeen[task] for task in ("own", "rank")})
             row("", "ratio", *(f"{ratio:.0f}×" for ratio in ratios.values()))
             wide = round(self.alike / self.pykeen["shared"], 1)
+            row("", f"ratio, chunks of {SHARING}", "", f"{wide:.0f}×")
             result["train"][name] = {"own": ratios["own"], "shared": ratios["shared"], f"shared_{SHARING}": wide}
             result["rank"][name] = ratios["rank"]
-            rates_row("", f"ours, chunks of {SHARING}", {"shared": self.alike})
-            row("", "ratio", "", f"{wide:.0f}×")
         if self.biggraph:
             result["biggraph"][name] = self._show_biggraph()
 
@@ -137,11 +137,11 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet")
-    source.add_argument("--entities", type=int, help="a synthetic graph of so many entities")
+    source.add_argument("--entities", type=count, help="a synthetic graph of so many entities")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--turns", type=int, default=3, help="how often to go through all models and peers")
-    parser.add_argument("--repeats", type=int, default=2, help="how often to measure each in a turn")
+    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--turns", type=count, default=3, help="how often to go through all models and peers")
+    parser.add_argument("--repeats", type=count, default=2, help="how often to measure each in a turn")
     parser.add_argument("--no-peer", action="store_true", help="only our own figures and the machine's limit")
     parser.add_argument("--json", action="store_true", help="print ratios and rates as JSON on the last line")
     return parser.parse_args()
@@ -151,7 +151,7 @@ def main() -> None:
     """Measure and print."""
     options = read_options()
     threads, repeats = options.threads, options.repeats
-    graph = synthetic_graph(options.entities) if options.entities else read_graph(options.data)
+    graph = read_graph(options.data, options.entities)
     kind = "first client of FB15k-237-Fed3" if options.data else "synthetic graph"
     print(
         f"{kind}: {len(graph.train):,} triples, {len(graph.entities):,} entities; dim {DIM}, batch {BATCH}, "

@@ -1,5 +1,7 @@
 """Our kernels as the benchmarks run them: graphs of any size, and triples per second on them."""
 
+import argparse
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from pfedeg.errors import InputError
 from pfedeg.federation import Federation
 from pfedeg.graph import KnowledgeGraph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
@@ -30,18 +33,30 @@ def synthetic_graph(
     r = (relations * rng.random(drawn) ** 3).astype(np.int32)
     ids = np.unique(np.stack([h, r, t], 1).astype(np.int32), axis=0)
     ids = ids[rng.permutation(len(ids))]
-    assert len(ids) >= wanted, "the graph is too dense"
+    if len(ids) < wanted:
+        raise InputError(f"{entities} entities are too few for {wanted:,} different triples: ask for more entities")
     parts = np.split(ids[:wanted], [triples, triples + held_out])
     train, valid, test = (np.ascontiguousarray(part) for part in parts)
     names = [tuple(f"{kind}{i}" for i in range(n)) for kind, n in (("e", entities), ("r", relations))]
     return KnowledgeGraph(names[0], names[1], train, valid, test)
 
 
-def read_graph(data: Path | None) -> KnowledgeGraph:
-    """The first client of FB15k-237-Fed3, or a synthetic graph of its size."""
-    if data is None:
-        return synthetic_graph()
-    return next(iter(Federation.read(data / "fb15k-237-fed3.parquet").graphs.values()))
+def read_graph(data: Path | None, entities: int | None = None) -> KnowledgeGraph:
+    """The first client of FB15k-237-Fed3, or a synthetic graph of its size or of so many entities."""
+    try:
+        if data is None:
+            return synthetic_graph(entities) if entities else synthetic_graph()
+        return next(iter(Federation.read(data / "fb15k-237-fed3.parquet").graphs.values()))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+def count(text: str) -> int:
+    """An option of the command line: a whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def best_of(repeats: int, work: Callable[[], None]) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, read_graph
+from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, passes, scratch
 from pfedeg.kernels.jit import Team, kernel
 
@@ -110,9 +110,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rows", type=int, help="own negatives from so many rows only")
-    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--threads", type=count, default=1)
+    parser.add_argument("--rows", type=count, help="own negatives from so many rows only")
+    parser.add_argument("--repeats", type=count, default=40)
     options = parser.parse_args()
     graph = read_graph(options.data)
     for name in options.models:
