@@ -12,6 +12,7 @@ typedef uint16_t half16 __attribute__((vector_size(32), aligned(2)));
 typedef uint32_t u16 __attribute__((vector_size(64)));
 #define inline static inline __attribute__((always_inline))
 #define BLOCK 16  /* negatives that are met together */
+#define AHEAD 64  /* places before a row is met, it is asked for */
 
 inline v16 fill(float a) { return a - (v16){}; }
 
@@ -45,9 +46,13 @@ inline void score(const float *q, const void *table, const int32_t *ids, int wid
     for (int n = 0; n < 8; n++) scores[n] = sum(s[n]);
 }
 
+/* Adds eight rows' shares to a query's gradient; meanwhile asks for eight rows that are met soon. */
 inline void add_rows(float *g, const void *table, const int32_t *ids, const float *w, int width, int halves) {
     for (int k = 0; k < width; k += 16) {
         v16 one = part(g, k, 0), other = {};
+        for (int n = 0; n < 8; n++)
+            if (!halves || k % 32 == 0)
+                __builtin_prefetch((const char *)table + ((size_t)ids[AHEAD + n] * width + k) * (halves ? 2 : 4), 0, 2);
         for (int n = 0; n < 8; n += 2) {
             one += w[n] * part(table, (size_t)ids[n] * width + k, halves);
             other += w[n + 1] * part(table, (size_t)ids[n + 1] * width + k, halves);
@@ -97,8 +102,8 @@ MEET(meet_halves, 1)
 
 /* Rows begin … end − 1: the gradient by the queries of their pairs, the pull towards K, one step of Adam. */
 void update(float *table, float *first, float *second, const float *received, double *square, const float *query,
-            const int32_t *source, const float *sorted_weight, const int64_t *pairs, uint16_t *halves, int width,
-            int begin, int end, float pull, float rate, float unbias, float epsilon) {
+            const int32_t *source, const float *sorted_weight, const int32_t *place, uint16_t *halves, int lists,
+            int stride, int width, int begin, int end, float pull, float rate, float unbias, float epsilon) {
     static _Thread_local float gradients[64 * 1024];
     int rows = 64 * 1024 / width;
     for (int from = begin; from < end; from += rows) {
@@ -106,9 +111,10 @@ void update(float *table, float *first, float *second, const float *received, do
         for (int e = from; e < to; e++)
             for (int k = 0; k < width; k += 128) {
                 v16 a[8] = {};
-                for (int64_t p = pairs[e]; p < pairs[e + 1]; p++)
-                    for (int n = 0; n < 8; n++)
-                        a[n] += sorted_weight[p] * part(query, (size_t)source[p] * width + k + 16 * n, 0);
+                for (const int32_t *list = place; list < place + (size_t)lists * stride; list += stride)
+                    for (int32_t p = list[e]; p < list[e + 1]; p++)
+                        for (int n = 0; n < 8; n++)
+                            a[n] += sorted_weight[p] * part(query, (size_t)source[p] * width + k + 16 * n, 0);
                 for (int n = 0; n < 8; n++) *(v16 *)(gradients + (size_t)(e - from) * width + k + 16 * n) = a[n];
             }
         for (int e = from; e < to; e++) {

@@ -86,8 +86,8 @@ class Passes:
 
     def sort(self, chosen: NDArray[np.int64]) -> None:
         """Ours, for both."""
-        self.team.run(phases.settle, self.settings, self.facts, chosen, BATCH, self.x)
         self.team.run(phases.sort, self.settings, None, self.facts, chosen, self.x)
+        self.team.run(phases.settle, self.settings, self.facts, chosen, BATCH, self.x)
 
     def update(self, chosen: NDArray[np.int64]) -> None:
         """Ours."""
@@ -100,14 +100,16 @@ class Passes:
         """C's."""
         x, moments, (entities, width) = self.x, self.moments, self.tables.entity.shape
         tables = (self.tables.entity, moments.entity1, moments.entity2, self.known, x.square)
-        arrays = [_at(array) for array in (*tables, x.query, x.source, x.sorted_weight, x.end)]
+        arrays = [_at(array) for array in (*tables, x.query, x.source, x.sorted_weight, x.place)]
         pull = self.settings.pull / np.sqrt(x.square.sum()) if x.square.any() else 0.0
         rate, unbias = self.rates[self.step, :2]
 
         def work(thread: int, threads: int, _: object) -> None:
             begin, end = entities * thread // threads, entities * (thread + 1) // threads
             numbers = [ctypes.c_float(float(number)) for number in (pull, rate, unbias, self.settings.epsilon)]
-            self.c.update(*arrays, _at(halves) if halves is not None else None, width, begin, end, *numbers)
+            self.c.update(
+                *arrays, _at(halves) if halves is not None else None, *x.place.shape, width, begin, end, *numbers
+            )
 
         self.team.run(work)
         x.head[:] = -1

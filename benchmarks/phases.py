@@ -21,15 +21,14 @@ from pfedeg.kernels.jit import Team, kernel
 @kernel
 def draw(thread, threads, sync, s, chunk, entities, positives, chosen, groups, x):
     """Pass 1."""
-    x.tally[thread] = 0
-    for group in range(groups * thread // threads, groups * (thread + 1) // threads):
-        passes._draw(thread, s, chunk, entities, positives, chosen, group, 0, np.uint64(7), x)
+    lo, hi = groups * thread // threads, groups * (thread + 1) // threads
+    passes._draw_all(thread, s, chunk, entities, positives, chosen, lo, hi, 0, np.uint64(7), x)
 
 
 @kernel
 def catch_up(thread, threads, sync, s, table, moments, rates, step, x):
     """Steps that rows have missed."""
-    passes._catch_up(sync, s, table, moments, rates, step, x)
+    passes._catch_up(thread, threads, s, table, moments, rates, step, x)
 
 
 @kernel
@@ -40,34 +39,35 @@ def meet(thread, threads, sync, model, s, chunk, tables, positives, chosen, grou
 
 
 @kernel
-def settle(thread, threads, sync, s, positives, chosen, ready, x):
-    """Between passes 2 and 3."""
-    if thread == 0:
-        passes._settle(threads, sync, s, None, positives, chosen, ready, x)
-
-
-@kernel
 def sort(thread, threads, sync, s, chunk, positives, chosen, x):
-    """Pass 3."""
+    """The end of pass 2."""
     size = len(chosen)
     passes._sort_pairs(thread, s, chunk, positives, chosen, size * thread // threads, size * (thread + 1) // threads, x)
 
 
 @kernel
-def update(thread, threads, sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
-    """Pass 4."""
+def settle(thread, threads, sync, s, positives, chosen, ready, x):
+    """Between passes 2 and 3."""
     if thread == 0:
-        passes._update_relations(model, s, tables.relation, moments, positives, chosen, rates, step, x)
-    passes._update(thread, threads, sync, model, s, None, tables, moments, knowledge, rates, step, x)
+        passes._settle(sync, s, None, positives, chosen, ready, x)
+
+
+@kernel
+def update(thread, threads, sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
+    """Pass 3."""
+    passes._update_relations(thread, threads, model, s, tables.relation, moments, positives, chosen, rates, step, x)
+    passes._update(thread, threads, model, s, None, tables, moments, knowledge, rates, step, x)
 
 
 def draw_from(rows: int, facts: Positives, chosen: NDArray[np.int64], x: scratch.Scratch) -> None:
     """Put the first rows in place of drawn ones, and count anew."""
     x.ids[:] %= rows
-    parts = np.arange(len(x.tally) + 1) * len(chosen) // len(x.tally)
+    parts = np.arange(len(x.place) + 1) * len(chosen) // len(x.place)
     for thread, (lo, hi) in enumerate(pairwise(parts)):
         met = np.append(x.ids[lo:hi].ravel(), facts.triples[chosen[lo:hi], 2])
-        x.tally[thread] = np.bincount(met, minlength=x.tally.shape[1])
+        before = np.cumsum(np.bincount(met, minlength=x.place.shape[1]))[:-1]
+        x.place[thread, :2] = lo * (1 + x.ids.shape[1])
+        x.place[thread, 2:] = x.place[thread, 0] + before[:-1]
 
 
 def phases(
@@ -92,8 +92,8 @@ def phases(
             "draw": partial(team.run, draw, settings, chunk, len(tables.entity), facts, chosen, groups, x),
             "catch up": partial(team.run, catch_up, settings, tables.entity, moments, rates, step, x),
             "meet": partial(team.run, meet, model, settings, chunk, tables, facts, chosen, groups, x),
-            "settle": partial(team.run, settle, settings, facts, chosen, ready, x),
             "sort": partial(team.run, sort, settings, chunk, facts, chosen, x),
+            "settle": partial(team.run, settle, settings, facts, chosen, ready, x),
             "update": partial(team.run, update, model, settings, tables, moments, near, facts, chosen, rates, step, x),
         }
         for name in (name for name in work if settings.rest or name != "catch up"):

@@ -36,10 +36,9 @@ class Fused:
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = make_settings(local, absorb)
         chunk = local.chunk if local.sampling == "shared" else None
-        dim = model.dim
-        wide = Tables(*(widen(table, dim) for table in tables))
-        known = Knowledge(*(widen(rows, dim) for rows in knowledge))
-        entity1, entity2, relation1, relation2 = (widen(array, dim) for array in moments[:4])
+        wide = Tables(*(widen(model, table) for table in tables))
+        known = Knowledge(*(widen(model, rows) for rows in knowledge))
+        entity1, entity2, relation1, relation2 = (widen(model, array) for array in moments[:4])
         worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
         done, steps = int(moments.steps[0]), local.epochs * -(-n // local.batch)
         scratch = make_scratch(settings, chunk, wide, min(local.batch, n), self._team.size)
@@ -60,7 +59,7 @@ class Fused:
         )
         self._team.run(passes.train, *arguments)
         for changed, kept in zip((*wide, *worked[:4]), (*tables, *moments[:4]), strict=True):
-            narrow(changed, dim, kept)
+            narrow(model, changed, kept)
         moments.steps[0] += steps
         return float(scratch.total[0]) / (n * local.epochs)
 
@@ -68,7 +67,7 @@ class Fused:
         """See `Kernels.scores`."""
         blocks = -(-len(queries) // QUERIES)
         result = lines.zeros((blocks, len(tables.entity), QUERIES), np.float32)
-        entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
+        entity, queries = widen(model, tables.entity), widen(model, queries)
         room = ranking.make_room(self._team.size, entity.shape[1])
         self._team.run(ranking.scores, model, entity, queries, room, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
@@ -76,7 +75,7 @@ class Fused:
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
         """See `Kernels.ranks`."""
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
-        entity, queries = widen(tables.entity, model.dim), widen(queries, model.dim)
+        entity, queries = widen(model, tables.entity), widen(model, queries)
         room = ranking.make_room(self._team.size, entity.shape[1])
         blocks = min(ranking.BLOCKS, -(-len(queries) // (QUERIES * self._team.size)))  # work for every thread
         self._team.run(ranking.ranks, model, entity, queries, questions, blocks, room, truths, result)

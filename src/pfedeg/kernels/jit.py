@@ -1,5 +1,6 @@
 """What compiled kernels share: how they are compiled, threads that meet, random bits."""
 
+import platform
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core import config as numba_config
@@ -63,16 +65,17 @@ class Team:
     """A fixed number of threads that run one compiled function together."""
 
     def __init__(self, size: int) -> None:
-        """The pool is made on first use."""
+        """Threads are made on first use; each has the same part in every call: its core may still have it."""
         self.size = size
-        self._pool: ThreadPoolExecutor | None = None
+        self._workers: list[ThreadPoolExecutor] = []
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C asks all of them to stop."""
         sync = np.zeros(4 * LINE, np.int64)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.size, "pfedeg")
-        futures = [self._pool.submit(function, thread, self.size, sync, *arguments) for thread in range(self.size)]
+        self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
+        futures = [
+            worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in enumerate(self._workers)
+        ]
         try:
             for future in futures:
                 future.result()
@@ -94,6 +97,20 @@ def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:
         return builder.atomic_rmw("add", pointer, arguments[2], "seq_cst")
 
     return types.int64(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def ticks(typing: Any) -> Any:
+    """What the processor's clock shows; 0 where a program may not read it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.IntType(64)
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return kind(0)
+        clock = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, []), "llvm.readcyclecounter")
+        return builder.call(clock, [])
+
+    return types.int64(), generate
 
 
 _give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())

@@ -1,11 +1,12 @@
 """Training, compiled: sampling, scores, gradients and Adam fused, the same for any number of threads.
 
-A batch takes four passes. (1) Over groups of positives that share negatives (groups of one, where each has its own):
+A batch takes three passes. (1) Over groups of positives that share negatives (groups of one, where each has its own):
 draw the negatives. (2) Over groups: score, weigh, and sum the gradients of the queries; with own negatives some at a
-time, while their rows are at hand; with shared ones their gradients, too. (3) Sort the other (query, entity) pairs by
-entity. (4) Over entities: sum the row's gradient in the order of the positives and apply Adam, with the pull towards K
+time, while their rows are at hand; with shared ones their gradients, too. Sort the other (query, entity) pairs by
+entity. (3) Over entities: sum the row's gradient in the order of the positives and apply Adam, with the pull towards K
 in the same visit. There are no gradient tables and no atomics on numbers, so neither threads nor their timing can
-change a result.
+change a result. A thread has the same positives and the same entities in every batch, and writes to lists of its own:
+what it reads again is still in the caches of its core.
 
 Adam moves every row in every step. Where nothing pulls at rows, those that a batch does not touch are left alone, and
 the steps that they miss are made before a batch reads them and at the end: the same steps, rounded a little otherwise.
@@ -14,9 +15,11 @@ the steps that they miss are made before a batch reads them and at the end: the 
 import numpy as np
 
 from pfedeg.kernels import vectors
-from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel, take
-from pfedeg.kernels.rows import ONE, adam, coast, oppose, pull, refer
+from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel
+from pfedeg.kernels.pace import PAST, WAY, choose_way
+from pfedeg.kernels.rows import ONE, adam, adam_pulled, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
+from pfedeg.kernels.scratch import AHEAD
 from pfedeg.kernels.tiles import (
     compare,
     compare_group,
@@ -32,6 +35,7 @@ from pfedeg.kernels.tiles import (
 from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, expect, fill, fma, largest, load, magnitude, store, total
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
+STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
 
 
 @kernel
@@ -46,6 +50,7 @@ def train(
         refer(s, contrast, tables.entity[e], knowledge, e, x)
     for r in range(thread, len(tables.relation), threads):
         prepare(model, tables.relation[r], x.relation[r])
+    barrier(threads, sync)
     for epoch in range(len(orders)):
         for first in range(0, n, s.batch):
             size = min(s.batch, n - first)
@@ -53,27 +58,24 @@ def train(
             weight = np.float32(0.5 / size if s.mean else 0.5)
             groups = -(-size // members)
             lo, hi = groups * thread // threads, groups * (thread + 1) // threads
-            x.tally[thread] = 0
-            for group in range(lo, hi):
-                _draw(thread, s, chunk, entities, positives, chosen, group, first, keys[epoch], x)
-            barrier(threads, sync)
+            _draw_all(thread, s, chunk, entities, positives, chosen, lo, hi, first, keys[epoch], x)
             if s.rest:
-                _catch_up(sync, s, tables.entity, moments, rates, step, x)
+                barrier(threads, sync)
+                _catch_up(thread, threads, s, tables.entity, moments, rates, step, x)
                 barrier(threads, sync)
             for group in range(lo, hi):
                 _meet(thread, model, s, chunk, tables, positives, chosen, group, weight, x)
-            barrier(threads, sync)
-            if thread == 0:
-                ready = size if chunk is None else size + groups * x.ids.shape[1]
-                _settle(threads, sync, s, contrast, positives, chosen, ready, x)
-            barrier(threads, sync)
-            if x.total[3] != 0:
-                return
             _sort_pairs(thread, s, chunk, positives, chosen, lo * members, min(hi * members, size), x)
             barrier(threads, sync)
             if thread == 0:
-                _update_relations(model, s, tables.relation, moments, positives, chosen, rates, step, x)
-            _update(thread, threads, sync, model, s, contrast, tables, moments, knowledge, rates, step, x)
+                ready = size if chunk is None else size + groups * x.ids.shape[1]
+                _settle(sync, s, contrast, positives, chosen, ready, x)
+                choose_way(threads, step, x.pace)
+            barrier(threads, sync)
+            if x.total[3] != 0:
+                return
+            _update_relations(thread, threads, model, s, tables.relation, moments, positives, chosen, rates, step, x)
+            _update(thread, threads, model, s, contrast, tables, moments, knowledge, rates, step, x)
             step += 1
             barrier(threads, sync)
     if s.rest:
@@ -82,11 +84,24 @@ def train(
 
 
 @jit
+def _draw_all(thread, s, chunk, entities, positives, chosen, lo, hi, first, key, x):
+    """Pass 1 for groups lo … hi − 1: draw, and find where the pairs of each entity will begin."""
+    members = 1 if chunk is None else chunk
+    place = x.place[thread]
+    place[:] = 0
+    for group in range(lo, hi):
+        _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x)
+    begin = lo * members * (1 + s.negatives if chunk is None else 1)
+    for e in range(len(place)):
+        begin, place[e] = begin + place[e], begin
+
+
+@jit
 def _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x):
-    """Pass 1 for a group: draw its negatives, count own pairs of each entity, note whose rows will be read."""
+    """Draw a group's negatives, count own pairs of each entity, note whose rows will be read."""
     members = 1 if chunk is None else chunk
     begin = group * members
-    ids, count = x.ids[group], x.tally[thread]
+    ids, count = x.ids[group], x.place[thread, 1:]
     if chunk is None:
         x.free[begin] = draw_own(s, entities, positives, chosen[begin], first + begin, key, x.marks[thread], ids)
         for j in range(s.negatives):
@@ -96,21 +111,19 @@ def _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x):
     for i in range(begin, min(begin + members, len(chosen))):
         triple = positives.triples[chosen[i]]
         count[triple[2]] += 1
-        x.touched[triple[0]] = x.touched[triple[2]] = True
+        if s.rest:
+            x.touched[triple[0]] = x.touched[triple[2]] = True
     if s.rest:
         for j in range(s.negatives):
             x.touched[ids[j]] = True
 
 
 @jit
-def _catch_up(sync, s, table, moments, rates, step, x):
+def _catch_up(thread, threads, s, table, moments, rates, step, x):
     """Make the steps that the rows of this batch have missed."""
-    entities, rows = len(table), x.by_row.shape[1]
-    while True:
-        begin = take(sync, rows)
-        if begin >= entities:
-            return
-        end = min(begin + rows, entities)
+    strip = _strip(threads, s, len(table))
+    for begin in range(thread * strip, len(table), threads * strip):
+        end = min(begin + strip, len(table))
         for e in range(begin, end):
             if x.touched[e]:
                 _expect_all(table, moments, e)
@@ -169,7 +182,8 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
 def _meet_own(model, s, q, table, ids, weight, state, g):
     """One query and its own negatives, eight at a time, so that each row comes from afar only once.
 
-    The next eight are scored before the gradient of these: meanwhile the processor finishes their weights.
+    The next eight are scored before the gradient of these: meanwhile the processor finishes their weights. While the
+    gradient is summed, which needs nothing from afar, rows that are met later, also by other queries, are asked for.
     """
     _score_own(model, s, q, table, ids, 0, weight)
     for j in range(0, len(ids), LANES):
@@ -178,7 +192,7 @@ def _meet_own(model, s, q, table, ids, weight, state, g):
             _score_own(model, s, q, table, ids, j + LANES, weight)
         if factor != ONE:
             vectors.scale(g, factor)
-        gather_eight(model, q, table, ids, weight, j, g)
+        gather_eight(model, q, table, ids, weight, j, j + AHEAD, g)
 
 
 @inline
@@ -257,8 +271,8 @@ def _conclude(thread, model, table, triple, slot, i, scale, x):
 
 
 @jit
-def _settle(threads, sync, s, contrast, positives, chosen, ready, x):
-    """Between passes 2 and 3, on one thread: sum what the passes left in order, and find each entity's pairs."""
+def _settle(sync, s, contrast, positives, chosen, ready, x):
+    """Between passes 2 and 3, on one thread: sum what the passes left in order, and link each entity's gradients."""
     size, entities = len(chosen), len(x.head)
     loss = 0.0
     for i in range(size):
@@ -269,14 +283,6 @@ def _settle(threads, sync, s, contrast, positives, chosen, ready, x):
     if contrast is not None:
         x.total[2] = _sum(x.lean) / entities
     x.total[3] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
-    place = 0
-    for e in range(entities):
-        x.end[e] = place
-        for thread in range(threads):
-            number = x.tally[thread, e]
-            x.tally[thread, e] = place
-            place += number
-    x.end[entities] = place
     for row in range(ready - 1, -1, -1):  # backwards, so that lists run forwards
         entity = positives.triples[chosen[row], 0] if row < size else x.following[row]
         if entity >= 0:
@@ -298,66 +304,88 @@ def _sum(numbers):
 
 @jit
 def _sort_pairs(thread, s, chunk, positives, chosen, lo, hi, x):
-    """Pass 3: a stable counting sort of the pairs by entity, for positives lo … hi − 1."""
-    next_place = x.tally[thread]
+    """A stable counting sort of the pairs by entity, for positives lo … hi − 1: where the next one goes moves on.
+
+    When all pairs are there, those of entity e and this thread are place[e] … place[e + 1] − 1.
+    """
+    following = x.place[thread, 1:]
     for i in range(lo, hi):
-        _put(next_place, positives.triples[chosen[i], 2], i, x.tail_weight[i], x)
+        _put(following, positives.triples[chosen[i], 2], i, x.tail_weight[i], x)
         if chunk is None:
             ids, weight = x.ids[i], x.weight[i]
             for j in range(s.negatives):
-                _put(next_place, ids[j], i, weight[j], x)
+                _put(following, ids[j], i, weight[j], x)
 
 
 @inline
-def _put(next_place, entity, i, weight, x):
-    place = np.uint32(next_place[np.uint32(entity)])  # unsigned: it need not be asked whether a place is negative
+def _put(following, entity, i, weight, x):
+    place = np.uint32(following[np.uint32(entity)])  # unsigned: it need not be asked whether a place is negative
     x.source[place] = i
     x.sorted_weight[place] = weight
-    next_place[np.uint32(entity)] += 1
+    following[np.uint32(entity)] += 1
 
 
 @jit
-def _update(thread, threads, sync, model, s, contrast, tables, moments, knowledge, rates, step, x):
-    """Pass 4: the gradient of every row, and one step of Adam."""
-    entities, rows = len(tables.entity), x.by_row.shape[1]
-    number = rows * (thread + 1) // threads  # so that some threads sum gradients while others wait for memory
-    while True:
-        begin = take(sync, number)
-        if begin >= entities:
-            return
-        end, number = min(begin + number, entities), rows
-        for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
-            if s.rest and x.touched[e]:
-                _expect_all(tables.entity, moments, e)
-            if x.touched[e] or not s.rest:
-                _row_gradient(model, tables.entity[e], e, x, x.by_row[thread, e - begin])
-        for e in range(begin, end):
-            if x.touched[e] or not s.rest:
-                g, row = x.by_row[thread, e - begin], tables.entity[e]
-                if s.pull != 0 and x.total[1] > 0:
-                    pull(np.float32(s.pull / x.total[1]), row, knowledge.received[e], g)
-                if contrast is not None:
-                    oppose(contrast, x.total[2], entities, row, knowledge.received[e], knowledge.previous[e], g)
-                adam(s, rates, step, row, moments.entity1[e], moments.entity2[e], g)
-                refer(s, contrast, row, knowledge, e, x)
-                x.touched[e] = False
+def _update(thread, threads, model, s, contrast, tables, moments, knowledge, rates, step, x):
+    """Pass 3: the gradient of every row, and one step of Adam."""
+    strip = _strip(threads, s, len(tables.entity))
+    for first in range(thread * strip, len(tables.entity), threads * strip):
+        last = min(first + strip, len(tables.entity))
+        for begin in range(first, last, x.by_row.shape[1]):
+            end = min(begin + x.by_row.shape[1], last)
+            for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
+                if s.rest and x.touched[e]:
+                    _expect_all(tables.entity, moments, e)
+                if x.touched[e] or not s.rest:
+                    _row_gradient(model, tables.entity[e], e, x, x.by_row[thread, e - begin])
+            for e in range(begin, end):
+                if x.touched[e] or not s.rest:
+                    g = x.by_row[thread, e - begin]
+                    _update_row(s, contrast, tables.entity[e], moments, knowledge, rates, step, e, g, x)
+                    x.touched[e] = False
 
 
 @jit
-def _update_relations(model, s, table, moments, positives, chosen, rates, step, x):
+def _strip(threads, s, entities):
+    """So many rows belong to a thread, then to the next; few where some wait, so that each has as many to move."""
+    return STRIP if s.rest else -(-entities // threads)
+
+
+@inline
+def _update_row(s, contrast, row, moments, knowledge, rates, step, e, g, x):
+    """One step of Adam for an entity: with the pull, with FedEC's contrast, or with neither."""
+    first, second, past = moments.entity1[e], moments.entity2[e], x.pace[WAY] == PAST
+    weight = np.float32(s.pull / x.total[1]) if x.total[1] > 0 else ZERO
+    if contrast is not None:
+        if s.pull != 0:
+            pull(weight, row, knowledge.received[e], g)
+        oppose(contrast, x.total[2], len(x.head), row, knowledge.received[e], knowledge.previous[e], g)
+        adam(s, rates, step, row, first, second, g, False)
+        refer(s, contrast, row, knowledge, e, x)
+    elif s.pull != 0:
+        x.square[e] = adam_pulled(s, rates, step, row, first, second, g, past, weight, knowledge.received[e])
+    else:
+        adam(s, rates, step, row, first, second, g, past)
+
+
+@jit
+def _update_relations(thread, threads, model, s, table, moments, positives, chosen, rates, step, x):
     """The gradient of every relation, one step of Adam, and what composing needs of it next."""
-    x.relation_sum[:] = ZERO
+    for r in range(thread, len(table), threads):
+        clear(x.relation_sum[r])
     for i in range(len(chosen)):
-        vectors.add(x.relation_sum[positives.triples[chosen[i], 1]], x.by_relation[i])
-    for r in range(len(table)):
-        adam(s, rates, step, table[r], moments.relation1[r], moments.relation2[r], x.relation_sum[r])
+        r = positives.triples[chosen[i], 1]
+        if r % threads == thread:
+            vectors.add(x.relation_sum[r], x.by_relation[i])
+    for r in range(thread, len(table), threads):
+        adam(s, rates, step, table[r], moments.relation1[r], moments.relation2[r], x.relation_sum[r], False)
         prepare(model, table[r], x.relation[r])
 
 
 @inline
 def _row_gradient(model, row, e, x, g):
     """An entity's gradient: of its pairs, then of what is ready."""
-    gather(model, row, x.query, x.source, x.sorted_weight, x.end[e], x.end[e + 1], g)
+    gather(model, row, x.query, x.source, x.sorted_weight, x.place, e, g)
     link = x.head[e]
     x.head[e] = -1
     while link >= 0:

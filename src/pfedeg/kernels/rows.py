@@ -3,6 +3,7 @@
 import numpy as np
 
 from pfedeg.kernels.jit import inline, jit
+from pfedeg.kernels.pace import write
 from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, root, store, total
 
 ONE = np.float32(1.0)
@@ -10,18 +11,34 @@ RATE, UNBIAS, FADE, FADE_ROOT = range(4)  # columns of `rates`, see `scratch.mak
 
 
 @jit
-def adam(s, rates, step, row, first, second, g):
+def adam(s, rates, step, row, first, second, g, past):
     """One step: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², x ← x − rate · m / (unbias · √v + ε)."""
-    rate, unbias, epsilon = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(s.epsilon)
-    b1, b2 = fill(np.float32(s.beta1)), fill(np.float32(s.beta2))
-    c1, c2 = fill(np.float32(1.0 - s.beta1)), fill(np.float32(1.0 - s.beta2))
+    rate, unbias = fill(rates[step, RATE]), fill(rates[step, UNBIAS])
     for k in range(0, len(row), LANES):
-        x = load(g, k)
-        m = fma(b1, load(first, k), c1 * x)
-        v = fma(b2, load(second, k), c2 * x * x)
-        store(first, k, m)
-        store(second, k, v)
-        store(row, k, load(row, k) - rate * m / fma(root(v), unbias, epsilon))
+        write(row, k, _adam(s, rate, unbias, row, first, second, load(g, k), k), past)
+
+
+@jit
+def adam_pulled(s, rates, step, row, first, second, g, past, weight, received):
+    """The same with the gradient of β · ‖E − K‖; `weight` is β / ‖E − K‖. Returns the moved row's part of ‖E − K‖²."""
+    rate, unbias = fill(rates[step, RATE]), fill(rates[step, UNBIAS])
+    square, by = fill(ZERO), fill(weight)
+    for k in range(0, len(row), LANES):
+        known = load(received, k)
+        x = _adam(s, rate, unbias, row, first, second, fma(by, load(row, k) - known, load(g, k)), k)
+        square = fma(x - known, x - known, square)
+        write(row, k, x, past)
+    return total(square)
+
+
+@inline
+def _adam(s, rate, unbias, row, first, second, g, k):
+    """Eight numbers: their moments are stored, they are returned."""
+    m = fma(fill(np.float32(s.beta1)), load(first, k), fill(np.float32(1.0 - s.beta1)) * g)
+    v = fma(fill(np.float32(s.beta2)), load(second, k), fill(np.float32(1.0 - s.beta2)) * g * g)
+    store(first, k, m)
+    store(second, k, v)
+    return load(row, k) - rate * m / fma(root(v), unbias, fill(s.epsilon))
 
 
 @jit

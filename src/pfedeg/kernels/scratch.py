@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from pfedeg import lines
 from pfedeg.kernels import Absorb, Local, Tables
-from pfedeg.kernels.vectors import LANES
-from pfedeg.models import Mat
+from pfedeg.kernels.vectors import LANES, WIDE
+from pfedeg.models import Mat, Model
 from pfedeg.triples import Ids
 
-ROWS = 512  # at most so many entity rows are taken at a time
+ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
+AHEAD = 64  # rows of own negatives are asked for so many places before they are met
 
 
 class Settings(NamedTuple):
@@ -41,26 +42,25 @@ class Contrast(NamedTuple):
 class Scratch(NamedTuple):
     """Memory for one batch, allocated once per call. A group: positives that share negatives; own ones: each a group.
 
-    Rows are widened to whole vectors, as are the negatives of a group.
+    Rows are widened to whole wide vectors, negatives of a group to whole vectors.
     """
 
     query: Mat  # (batch + 1, width) q of every positive, and one that is zero
-    ids: Ids  # (groups, negatives)
+    ids: Ids  # (groups, negatives), and more to ask for when the last group meets its own
     weight: Mat  # (batch + 1, negatives) scores of each positive's negatives, then ∂L/∂s, and 0
     tail_weight: Mat  # (batch,) ∂L/∂s of each positive
     free: Ids  # (batch,) how many negatives count
-    state: Mat  # (threads, 3 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
+    state: Mat  # (threads, 4 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
     by_query: Mat  # (threads, group, width) ∂L/∂q, with room for a last six
     by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
-    panel: Mat  # (threads, negatives + group, 2 · LANES) some columns of a group's rows, side by side
+    panel: Mat  # (threads, negatives + group, WIDE) some columns of a group's rows, side by side
     by_relation: Mat  # (batch, relation width)
     gradient: Mat  # ready gradients of entity rows: heads, then (shared) each group's negatives
     head: Ids  # (entities,) first ready gradient of an entity, −1 if none
     following: Ids  # the next ready gradient of the same entity
-    tally: Ids  # (threads, entities) pairs of each entity, then where the next one goes
-    end: NDArray[np.int64]  # (entities + 1,) pairs of entity e are end[e] … end[e + 1]
-    source: Ids  # sorted pairs: the positive
-    sorted_weight: Mat  # sorted pairs: ∂L/∂s
+    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e are place[e] … place[e + 1] − 1
+    source: Ids  # pairs, each thread's sorted by entity: the positive
+    sorted_weight: Mat  # the same pairs: ∂L/∂s
     touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads
     steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
     marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each entity of a set
@@ -69,24 +69,31 @@ class Scratch(NamedTuple):
     loss: Mat  # (batch,)
     square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
     lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
+    pace: NDArray[np.int64]  # see `pace`
     total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
 
 
-def widen(rows: Mat, dim: int) -> Mat:
-    """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole vectors with zeros."""
-    if dim % LANES == 0:
+def unit(model: Model) -> int:
+    """Rows of entities are whole wide vectors, and the halves of complex ones whole vectors: filled up to so many."""
+    return WIDE * model.dim // model.entity_width
+
+
+def widen(model: Model, rows: Mat) -> Mat:
+    """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole units with zeros."""
+    dim = model.dim
+    if dim % unit(model) == 0:
         return rows if lines.begins_line(rows) else lines.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % LANES), np.float32)
+    wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % unit(model)), np.float32)
     wide[:, :, :dim] = parts
     return wide.reshape(len(rows), wide.shape[1] * wide.shape[2])
 
 
-def narrow(wide: Mat, dim: int, rows: Mat) -> None:
+def narrow(model: Model, wide: Mat, rows: Mat) -> None:
     """Copy what `widen` filled up back to where it came from."""
     if wide is not rows:
-        parts = wide.reshape(len(wide), -1, dim + -dim % LANES)
-        rows[...] = parts[:, :, :dim].reshape(rows.shape)
+        parts = wide.reshape(len(wide), -1, model.dim + -model.dim % unit(model))
+        rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
 
 
 def make_settings(local: Local, absorb: Absorb) -> Settings:
@@ -136,20 +143,19 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
 
     return Scratch(
         query=floats(batch + 1, width),
-        ids=ids(groups, negatives),
+        ids=ids(groups + -(-(AHEAD + LANES) // negatives), negatives),
         weight=floats(batch + 1, negatives),
         tail_weight=floats(batch),
         free=ids(batch),
-        state=floats(threads, 3 * LANES),
+        state=floats(threads, 4 * LANES),
         by_query=floats(threads, members + 5, width),
         by_row=floats(threads, min(ROWS, -(-entities // (8 * threads))), width),
-        panel=floats(threads, negatives + members if chunk else 0, 2 * LANES),
+        panel=floats(threads, negatives + members if chunk else 0, WIDE),
         by_relation=floats(batch, tables.relation.shape[1]),
         gradient=floats(ready, width),
         head=np.full(entities, -1, np.int32),
         following=ids(ready),
-        tally=ids(threads, entities),
-        end=np.zeros(entities + 1, np.int64),
+        place=lines.zeros((threads, entities + 1 + -(entities + 1) % 16), np.int32),
         source=ids(pairs),
         sorted_weight=floats(pairs),
         touched=np.zeros(entities, np.bool_),
@@ -160,5 +166,6 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         loss=floats(batch),
         square=np.zeros(entities),
         lean=np.zeros(entities),
+        pace=np.zeros(4, np.int64),
         total=np.zeros(4),
     )

@@ -2,7 +2,8 @@
 
 Compilers vectorise loops when they see fit, if they may reorder sums; here it is written down, and nothing may be
 reordered. So the same sums are rounded in the same way wherever arrays lie in memory and however code was inlined, and
-tiles use the registers as meant. LLVM turns the eight lanes into what the processor has.
+tiles use the registers as meant. LLVM turns the eight lanes into what the processor has. Where every lane is on its
+own and instructions are what takes time, there are sixteen ("wide"), which newer processors take as one.
 """
 
 import operator
@@ -18,28 +19,34 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, register_model
 from numba.np.arrayobj import populate_array
 
-from pfedeg.kernels.jit import jit
+from pfedeg.kernels.jit import inline, jit
 
-LANES = 8
+LANES, WIDE = 8, 16
 ZERO = np.float32(0.0)
 _FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _BITS = ir.VectorType(ir.IntType(32), LANES)
 _MINUS = ir.Constant(_BITS, [-(2**31)] * LANES)  # the sign bit of every lane
 _ESTIMATE = ("arcp", "contract", "afn")  # what lets the processor estimate
+_FIRST = ir.IntType(32)(0)
 _NOTHING = ir.Constant(_FLOATS, [0.0] * LANES)
 
 
 class Vector(types.Type):
-    """Eight float32."""
+    """Some float32."""
+
+    def __init__(self, lanes: int) -> None:
+        """Eight or sixteen."""
+        super().__init__(f"float32x{lanes}")
+        self.floats = ir.VectorType(ir.FloatType(), lanes)
 
 
-vector = Vector("float32x8")
+vector, wide = Vector(LANES), Vector(WIDE)
 
 
 @register_model(Vector)
 class _InOneRegister(PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _FLOATS)
+        super().__init__(manager, kind, kind.floats)
 
 
 def _register(symbol: Callable[..., Any], instruction: str) -> None:
@@ -47,9 +54,9 @@ def _register(symbol: Callable[..., Any], instruction: str) -> None:
 
     @infer_global(symbol)
     class Typed(ConcreteTemplate):
-        cases = (signature(vector, vector, vector),)
+        cases = (signature(vector, vector, vector), signature(wide, wide, wide))
 
-    @lower_builtin(symbol, vector, vector)
+    @lower_builtin(symbol, Vector, Vector)
     def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         return getattr(builder, instruction)(*arguments)
 
@@ -64,33 +71,50 @@ for _symbols, _instruction in (
         _register(_symbol, _instruction)
 
 
-def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any, floats: Any = _FLOATS) -> Any:
     data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), _FLOATS.as_pointer())
+    return builder.bitcast(builder.gep(data, [place]), floats.as_pointer())
 
 
-@intrinsic
-def load(typing: Any, row: Any, place: Any) -> Any:
-    """The eight numbers row[place : place + 8]."""
+def _loading(kind: Vector, doc: str) -> Any:
+    def operation(typing: Any, row: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            return builder.load(_address(context, builder, sig.args[0], *arguments, kind.floats), align=4)
 
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return builder.load(_address(context, builder, sig.args[0], *arguments), align=4)
+        return kind(row, types.intp), generate
 
-    return vector(row, types.intp), generate
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+load = _loading(vector, "The eight numbers row[place : place + 8].")
+load_wide = _loading(wide, "The sixteen numbers row[place : place + 16].")
 
 
 @intrinsic
 def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
-    """Write: row[place : place + 8] = value."""
+    """Write: row[place : place + 8] = value; if the value is wide, sixteen."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
-        builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2]), align=4)
+        floats = sig.args[2].floats
+        builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2], floats), align=4)
+
+    return types.void(row, types.intp, value), generate
+
+
+@intrinsic
+def send(typing: Any, row: Any, place: Any, value: Any) -> Any:
+    """Write like `store`, past the caches; others see it when threads have met."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
+        written = builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2]), align=4 * LANES)
+        written.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
     return types.void(row, types.intp, vector), generate
 
 
 @intrinsic
-def _expect(typing: Any, row: Any, place: Any) -> Any:
+def expect_line(typing: Any, row: Any, place: Any) -> Any:
     """Ask for the line of the cache with row[place], without waiting for it."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
@@ -102,30 +126,43 @@ def _expect(typing: Any, row: Any, place: Any) -> Any:
     return types.void(row, types.intp), generate
 
 
-def _fill(builder: Any, number: Any) -> Any:
-    one = builder.insert_element(_NOTHING, number, ir.IntType(32)(0))
-    return builder.shuffle_vector(one, one, ir.Constant(_BITS, [0] * LANES))
+def _fill(builder: Any, number: Any, lanes: int) -> Any:
+    one = builder.insert_element(ir.Constant(ir.VectorType(ir.FloatType(), lanes), [0.0] * lanes), number, _FIRST)
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
 
-@intrinsic
-def fill(typing: Any, number: Any) -> Any:
-    """The same number in every lane."""
+def _filling(kind: Vector, doc: str) -> Any:
+    def operation(typing: Any, number: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            return _fill(builder, arguments[0], kind.floats.count)
 
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return _fill(builder, arguments[0])
+        return kind(types.float32), generate
 
-    return vector(types.float32), generate
+    operation.__doc__ = doc
+    return intrinsic(operation)
 
 
-@intrinsic
-def repeat(typing: Any, row: Any, place: Any) -> Any:
-    """The number row[place] in every lane; unlike `fill(row[place])` it need not ask whether the place is negative."""
+fill = _filling(vector, "The same number in every lane.")
+fill_wide = _filling(wide, "The same number in every lane of sixteen.")
 
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, arguments[0]).data
-        return _fill(builder, builder.load(builder.gep(data, [arguments[1]])))
 
-    return vector(row, types.intp), generate
+def _repeating(kind: Vector, doc: str) -> Any:
+    def operation(typing: Any, row: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            data = context.make_array(sig.args[0])(context, builder, arguments[0]).data
+            return _fill(builder, builder.load(builder.gep(data, [arguments[1]])), kind.floats.count)
+
+        return kind(row, types.intp), generate
+
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+repeat = _repeating(
+    vector,
+    "The number row[place] in every lane; unlike `fill(row[place])` it need not ask whether the place is negative.",
+)
+repeat_wide = _repeating(wide, "The same in every lane of sixteen.")
 
 
 @intrinsic
@@ -149,14 +186,16 @@ def _library(name: str, operands: int, doc: str) -> Any:
     """A function of LLVM's on every lane."""
 
     def call(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(_FLOATS, [_FLOATS] * operands)
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v8f32"), arguments)
+        floats = sig.return_type.floats
+        kind = ir.FunctionType(floats, [floats] * operands)
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{floats.count}f32")
+        return builder.call(function, arguments)
 
     def one(typing: Any, a: Any) -> Any:
-        return vector(vector), call
+        return a(a), call
 
     def three(typing: Any, a: Any, b: Any, c: Any) -> Any:
-        return vector(vector, vector, vector), call
+        return a(a, a, a), call
 
     operation = one if operands == 1 else three
     operation.__doc__ = doc
@@ -306,11 +345,27 @@ def log1p(a):
     return z * p
 
 
+@inline
+def four_rows(table, ids, place):
+    """The rows table[ids[place]] … table[ids[place + 3]]."""
+    first, second = pick(table, ids, place), pick(table, ids, place + 1)
+    return first, second, pick(table, ids, place + 2), pick(table, ids, place + 3)
+
+
+@inline
+def expect_four(a, b, c, d, place):
+    """Ask for a line of four rows."""
+    expect_line(a, place)
+    expect_line(b, place)
+    expect_line(c, place)
+    expect_line(d, place)
+
+
 @jit
 def expect(row):
     """Ask for a row that is read soon, without waiting for it."""
     for k in range(0, len(row), 2 * LANES):
-        _expect(row, k)
+        expect_line(row, k)
 
 
 @jit
@@ -336,9 +391,9 @@ def add(row, other):
 
 
 @jit
-def store_four(row, place, a, b, c, d):
-    """Write four vectors side by side."""
+def store_four(row, place, lanes, a, b, c, d):
+    """Write four vectors of so many lanes side by side."""
     store(row, place, a)
-    store(row, place + LANES, b)
-    store(row, place + 2 * LANES, c)
-    store(row, place + 3 * LANES, d)
+    store(row, place + lanes, b)
+    store(row, place + 2 * lanes, c)
+    store(row, place + 3 * lanes, d)

@@ -20,8 +20,10 @@ from pfedeg.kernels.vectors import (
     LANES,
     ZERO,
     clear,
+    expect_four,
     fill,
     fma,
+    four_rows,
     inverse_root,
     load,
     magnitude,
@@ -44,8 +46,8 @@ def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
 
 @implement(compare, TransE)
 def _compare_distance(model, q, table, ids, j):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, g, h = four_rows(table, ids, j + 4)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -62,8 +64,8 @@ def _compare_distance(model, q, table, ids, j):
 
 @implement(compare, RotatE)
 def _compare_modulus(model, q, table, ids, j):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, g, h = four_rows(table, ids, j + 4)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     m = len(q) // 2
     for k in range(0, m, LANES):
@@ -121,32 +123,38 @@ def _compare_one_modulus(model, q, row):
 
 
 @implement(gather_eight, TransE)
-def _gather_eight_distances(model, q, table, ids, weights, j, g):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    e, f, h, i = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
+def _gather_eight_distances(model, q, table, ids, weights, j, soon, g):
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, h, i = four_rows(table, ids, j + 4)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
     we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
-    for k in range(0, len(q), LANES):
-        x = load(q, k)
-        first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
-        second = signed(wc, x - load(c, k)) + signed(wd, x - load(d, k))
-        third = signed(we, x - load(e, k)) + signed(wf, x - load(f, k))
-        fourth = signed(wh, x - load(h, k)) + signed(wi, x - load(i, k))
-        store(g, k, load(g, k) - ((first + second) + (third + fourth)))
+    half = len(q) // (2 * LANES) * LANES
+    for begin, end, ahead in ((0, half, soon), (half, len(q), soon + 4)):
+        p, r, s, t = four_rows(table, ids, ahead)
+        for k in range(begin, end, LANES):
+            expect_four(p, r, s, t, 2 * (k - begin))
+            x = load(q, k)
+            first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
+            second = signed(wc, x - load(c, k)) + signed(wd, x - load(d, k))
+            third = signed(we, x - load(e, k)) + signed(wf, x - load(f, k))
+            fourth = signed(wh, x - load(h, k)) + signed(wi, x - load(i, k))
+            store(g, k, load(g, k) - ((first + second) + (third + fourth)))
 
 
 @implement(gather_eight, RotatE)
-def _gather_eight_moduli(model, q, table, ids, weights, j, g):
-    for n in range(j, j + LANES, 4):
-        _gather_four_moduli(q, table, ids, weights, n, g)
+def _gather_eight_moduli(model, q, table, ids, weights, j, soon, g):
+    for n in range(0, LANES, 4):
+        _gather_four_moduli(q, table, ids, weights, j + n, soon + n, g)
 
 
 @jit
-def _gather_four_moduli(q, table, ids, weights, j, g):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+def _gather_four_moduli(q, table, ids, weights, j, soon, g):
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, h, i = four_rows(table, ids, soon)
     wa, wb, wc, wd = fill(-weights[j]), fill(-weights[j + 1]), fill(-weights[j + 2]), fill(-weights[j + 3])
     m = len(q) // 2
     for k in range(0, m, LANES):
+        expect_four(e, f, h, i, 2 * k)
         re, im = load(q, k), load(q, m + k)
         s_re, s_im = load(g, k), load(g, m + k)
         s_re, s_im = _add_unit(wa, re - load(a, k), im - load(a, m + k), s_re, s_im)
@@ -181,34 +189,37 @@ def _gather_one_modulus(model, q, row, weight, g):
 
 
 @implement(gather, TransE)
-def _gather_distances(model, q, table, ids, weights, begin, end, g):
+def _gather_distances(model, q, table, ids, weights, place, entity, g):
     tiled = len(g) - len(g) % (4 * LANES)
     for k in range(0, tiled, 4 * LANES):
         p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
         a = b = c = d = fill(ZERO)
-        for j in range(begin, end):
-            row, w = pick(table, ids, j), repeat(weights, j)
-            a -= signed(w, p - load(row, k))
-            b -= signed(w, x - load(row, k + LANES))
-            c -= signed(w, y - load(row, k + 2 * LANES))
-            d -= signed(w, z - load(row, k + 3 * LANES))
-        store_four(g, k, a, b, c, d)
+        for part in range(len(place)):
+            for j in range(place[part, entity], place[part, entity + 1]):
+                row, w = pick(table, ids, j), repeat(weights, j)
+                a -= signed(w, p - load(row, k))
+                b -= signed(w, x - load(row, k + LANES))
+                c -= signed(w, y - load(row, k + 2 * LANES))
+                d -= signed(w, z - load(row, k + 3 * LANES))
+        store_four(g, k, LANES, a, b, c, d)
     for k in range(tiled, len(g), LANES):
         p, a = load(q, k), fill(ZERO)
-        for j in range(begin, end):
-            a -= signed(repeat(weights, j), p - load(pick(table, ids, j), k))
+        for part in range(len(place)):
+            for j in range(place[part, entity], place[part, entity + 1]):
+                a -= signed(repeat(weights, j), p - load(pick(table, ids, j), k))
         store(g, k, a)
 
 
 @implement(gather, RotatE)
-def _gather_moduli(model, q, table, ids, weights, begin, end, g):
+def _gather_moduli(model, q, table, ids, weights, place, entity, g):
     m = len(q) // 2
     for k in range(0, m, LANES):
         re, im = load(q, k), load(q, m + k)
         s_re = s_im = fill(ZERO)
-        for j in range(begin, end):
-            row, w = pick(table, ids, j), fill(ZERO) - repeat(weights, j)
-            s_re, s_im = _add_unit(w, re - load(row, k), im - load(row, m + k), s_re, s_im)
+        for part in range(len(place)):
+            for j in range(place[part, entity], place[part, entity + 1]):
+                row, w = pick(table, ids, j), fill(ZERO) - repeat(weights, j)
+                s_re, s_im = _add_unit(w, re - load(row, k), im - load(row, m + k), s_re, s_im)
         store(g, k, s_re)
         store(g, m + k, s_im)
 
@@ -218,7 +229,7 @@ def _swap_distance(model, query, i, table, ids, j, weight, by_query, slot, by_ro
     qa, qb, qc, qd = query[i[0]], query[i[1]], query[i[2]], query[i[3]]
     wa, wb, wc, wd = weight[i[0]], weight[i[1]], weight[i[2]], weight[i[3]]
     ga, gb, gc, gd = by_query[slot], by_query[slot + 1], by_query[slot + 2], by_query[slot + 3]
-    e, f, g, h = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, g, h = four_rows(table, ids, j)
     by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for k in range(0, query.shape[1], LANES):
         a, b, c, d = load(qa, k), load(qb, k), load(qc, k), load(qd, k)
@@ -246,7 +257,7 @@ def _meet_distance(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd
 @implement(swap, RotatE)
 def _swap_modulus(model, query, i, table, ids, j, weight, by_query, slot, by_row):
     m = query.shape[1] // 2
-    e, f, g, h = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    e, f, g, h = four_rows(table, ids, j)
     by_e, by_f, by_g, by_h = by_row[j], by_row[j + 1], by_row[j + 2], by_row[j + 3]
     for n in range(0, 4, 2):
         qa, qb, wa, wb = query[i[n]], query[i[n + 1]], weight[i[n]], weight[i[n + 1]]

@@ -18,11 +18,11 @@ def six(i, end, none):
 
 
 @jit
-def by_queries(rows, weight, i, g, k, k2):
-    """Columns k … and k2 … of the gradients of six queries."""
-    sums = _six_by_sixteen(weight, i, rows, _load_six(g, k), _load_six(g, k2))
+def by_queries(rows, weight, i, g, k):
+    """Sixteen columns, from k on, of the gradients of six queries."""
+    sums = _six_by_sixteen(weight, i, rows, _load_six(g, k), _load_six(g, k + LANES))
     _store_six(g, k, sums[0])
-    _store_six(g, k2, sums[1])
+    _store_six(g, k + LANES, sums[1])
 
 
 @jit
@@ -54,8 +54,8 @@ def _six_by_sixteen(left, i, right, low, high):
 
 
 @jit
-def by_rows(queries, weight, j, g, k, k2):
-    """Columns k … and k2 … of the gradients of six rows."""
+def by_rows(queries, weight, j, g, k):
+    """Sixteen columns, from k on, of the gradients of six rows."""
     ak = bk = ck = dk = ek = fk = al = bl = cl = dl = el = fl = fill(ZERO)
     for i in range(len(queries)):
         w, x, y = weight[i], load(queries[i], 0), load(queries[i], LANES)
@@ -66,7 +66,7 @@ def by_rows(queries, weight, j, g, k, k2):
         ek, el = fma(repeat(w, j + 4), x, ek), fma(repeat(w, j + 4), y, el)
         fk, fl = fma(repeat(w, j + 5), x, fk), fma(repeat(w, j + 5), y, fl)
     _store_six(g, k, (ak, bk, ck, dk, ek, fk))
-    _store_six(g, k2, (al, bl, cl, dl, el, fl))
+    _store_six(g, k + LANES, (al, bl, cl, dl, el, fl))
 
 
 @jit

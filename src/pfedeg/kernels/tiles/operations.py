@@ -10,7 +10,7 @@ line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
 
-Rows are a whole number of vectors long (`scratch.widen` sees to it); the halves of complex ones too.
+Rows are whole wide vectors, the halves of complex ones whole vectors (`scratch.widen` sees to it).
 """
 
 from collections.abc import Callable
@@ -46,15 +46,15 @@ def compare_one(model, q, row):
     """The score of one query with one row."""
 
 
-def gather(model, q, table, ids, weights, begin, end, g):
-    """Write Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]), j from begin to end − 1, into g: some columns of all rows first.
+def gather(model, q, table, ids, weights, place, entity, g):
+    """Write Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]) into g; j is in list after list, from place[list, entity] on.
 
     The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
     """
 
 
-def gather_eight(model, q, table, ids, weights, j, g):
-    """Add the same of j … j + 7 to g, all columns in turn: faster where the eight rows are close."""
+def gather_eight(model, q, table, ids, weights, j, soon, g):
+    """Add the same of j … j + 7 to g, all columns in turn, as these rows are close; ask for rows soon … soon + 7."""
 
 
 def gather_one(model, q, row, weight, g):

@@ -17,12 +17,17 @@ from pfedeg.kernels.tiles.operations import (
 )
 from pfedeg.kernels.vectors import (
     LANES,
+    WIDE,
     ZERO,
+    expect_four,
     fill,
+    fill_wide,
     fma,
+    four_rows,
     load,
+    load_wide,
     pick,
-    repeat,
+    repeat_wide,
     store,
     store_four,
     total,
@@ -33,8 +38,8 @@ from pfedeg.models import ComplEx, DistMult
 
 @implement(compare, ComplEx, DistMult)
 def _compare_product(model, q, table, ids, j):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    e, f, g, h = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, g, h = four_rows(table, ids, j + 4)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -64,7 +69,7 @@ def _compare_group_products(model, query, begin, end, table, ids, j, score):
 @inline
 def _three_by_four(p, q, r, table, ids, j):
     """Products of three queries with four rows, lane by lane: what is loaded is used more often than with one query."""
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
+    a, b, c, d = four_rows(table, ids, j)
     pa = pb = pc = pd = qa = qb = qc = qd = ra = rb = rc = rd = fill(ZERO)
     for k in range(0, len(p), LANES):
         x, y, z = load(p, k), load(q, k), load(r, k)
@@ -100,17 +105,28 @@ def _compare_one_product(model, q, row):
 
 
 @implement(gather_eight, ComplEx, DistMult)
-def _gather_eight_products(model, q, table, ids, weights, j, g):
-    a, b, c, d = pick(table, ids, j), pick(table, ids, j + 1), pick(table, ids, j + 2), pick(table, ids, j + 3)
-    e, f, h, i = pick(table, ids, j + 4), pick(table, ids, j + 5), pick(table, ids, j + 6), pick(table, ids, j + 7)
-    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
-    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
-    for k in range(0, len(q), LANES):
-        first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
-        first = fma(wd, load(d, k), fma(wc, load(c, k), first))
-        second = fma(wf, load(f, k), we * load(e, k))
-        second = fma(wi, load(i, k), fma(wh, load(h, k), second))
+def _gather_eight_products(model, q, table, ids, weights, j, soon, g):
+    a, b, c, d = four_rows(table, ids, j)
+    e, f, h, i = four_rows(table, ids, j + 4)
+    s, t, u, v = four_rows(table, ids, soon)
+    w, x, y, z = four_rows(table, ids, soon + 4)
+    wa, wb, wc, wd = _four_weights(weights, j)
+    we, wf, wh, wi = _four_weights(weights, j + 4)
+    for k in range(0, len(q), WIDE):
+        expect_four(s, t, u, v, k)
+        expect_four(w, x, y, z, k)
+        first = fma(wb, load_wide(b, k), fma(wa, load_wide(a, k), load_wide(g, k)))
+        first = fma(wd, load_wide(d, k), fma(wc, load_wide(c, k), first))
+        second = fma(wf, load_wide(f, k), we * load_wide(e, k))
+        second = fma(wi, load_wide(i, k), fma(wh, load_wide(h, k), second))
         store(g, k, first + second)
+
+
+@inline
+def _four_weights(weights, j):
+    """Weights j … j + 3, each in sixteen lanes."""
+    a, b = repeat_wide(weights, j), repeat_wide(weights, j + 1)
+    return a, b, repeat_wide(weights, j + 2), repeat_wide(weights, j + 3)
 
 
 @implement(gather_one, ComplEx, DistMult)
@@ -120,23 +136,25 @@ def _gather_one_product(model, q, row, weight, g):
 
 
 @implement(gather, ComplEx, DistMult)
-def _gather_products(model, q, table, ids, weights, begin, end, g):
-    tiled = len(g) - len(g) % (8 * LANES)
-    for k in range(0, tiled, 8 * LANES):
-        k2 = k + 4 * LANES
-        a = b = c = d = e = f = h = i = fill(ZERO)
-        for j in range(begin, end):
-            row, w = pick(table, ids, j), repeat(weights, j)
-            a, b = fma(w, load(row, k), a), fma(w, load(row, k + LANES), b)
-            c, d = fma(w, load(row, k + 2 * LANES), c), fma(w, load(row, k + 3 * LANES), d)
-            e, f = fma(w, load(row, k2), e), fma(w, load(row, k2 + LANES), f)
-            h, i = fma(w, load(row, k2 + 2 * LANES), h), fma(w, load(row, k2 + 3 * LANES), i)
-        store_four(g, k, a, b, c, d)
-        store_four(g, k2, e, f, h, i)
-    for k in range(tiled, len(g), LANES):
-        a = fill(ZERO)
-        for j in range(begin, end):
-            a = fma(repeat(weights, j), load(pick(table, ids, j), k), a)
+def _gather_products(model, q, table, ids, weights, place, entity, g):
+    tiled = len(g) - len(g) % (8 * WIDE)
+    for k in range(0, tiled, 8 * WIDE):
+        k2 = k + 4 * WIDE
+        a = b = c = d = e = f = h = i = fill_wide(ZERO)
+        for part in range(len(place)):
+            for j in range(place[part, entity], place[part, entity + 1]):
+                row, w = pick(table, ids, j), repeat_wide(weights, j)
+                a, b = fma(w, load_wide(row, k), a), fma(w, load_wide(row, k + WIDE), b)
+                c, d = fma(w, load_wide(row, k + 2 * WIDE), c), fma(w, load_wide(row, k + 3 * WIDE), d)
+                e, f = fma(w, load_wide(row, k2), e), fma(w, load_wide(row, k2 + WIDE), f)
+                h, i = fma(w, load_wide(row, k2 + 2 * WIDE), h), fma(w, load_wide(row, k2 + 3 * WIDE), i)
+        store_four(g, k, WIDE, a, b, c, d)
+        store_four(g, k2, WIDE, e, f, h, i)
+    for k in range(tiled, len(g), WIDE):
+        a = fill_wide(ZERO)
+        for part in range(len(place)):
+            for j in range(place[part, entity], place[part, entity + 1]):
+                a = fma(repeat_wide(weights, j), load_wide(pick(table, ids, j), k), a)
         store(g, k, a)
 
 
@@ -145,16 +163,13 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
     """∂/∂q = W · rows and ∂/∂rows = Wᵀ · q: matrix products, sixteen columns at a time, which lie side by side."""
     n, width = len(ids), query.shape[1]
     rows, queries = panel[:n], panel[n : n + end - begin]
-    for k in range(0, width, 2 * LANES):
-        k2 = min(k + LANES, width - LANES)  # where the width is no multiple of sixteen, the last eight come twice
+    for k in range(0, width, WIDE):
         for j in range(n):
-            store(rows[j], 0, load(pick(table, ids, j), k))
-            store(rows[j], LANES, load(pick(table, ids, j), k2))
+            store(rows[j], 0, load_wide(pick(table, ids, j), k))
         for i in range(begin, end):
-            store(queries[i - begin], 0, load(query[i], k))
-            store(queries[i - begin], LANES, load(query[i], k2))
+            store(queries[i - begin], 0, load_wide(query[i], k))
         for i in range(begin, end, 6):
-            by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k, k2)
+            by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k)
         for j in range(0, n, 6):
             first = min(j, n - 6)  # the last six may overlap with those before
-            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, k2)
+            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k)
