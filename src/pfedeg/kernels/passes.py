@@ -80,7 +80,7 @@ def train(
             barrier(threads, sync)
     if s.rest:
         for e in range(entities * thread // threads, entities * (thread + 1) // threads):
-            coast(s, rates, x.steps[e], step, tables.entity[e], moments.entity1[e], moments.entity2[e])
+            coast(s, rates, x.steps[e], step, tables.entity[e], moments.entity1[e], moments.entity2[e], False)
 
 
 @jit
@@ -129,7 +129,7 @@ def _catch_up(thread, threads, s, table, moments, rates, step, x):
                 _expect_all(table, moments, e)
         for e in range(begin, end):
             if x.touched[e]:
-                coast(s, rates, x.steps[e], step, table[e], moments.entity1[e], moments.entity2[e])
+                coast(s, rates, x.steps[e], step, table[e], moments.entity1[e], moments.entity2[e], x.pace[WAY] == PAST)
                 x.steps[e] = step + 1  # with the one to come
 
 
@@ -147,7 +147,7 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
     members = 1 if chunk is None else chunk
     begin = group * members
     end = min(begin + members, len(chosen))
-    ids, state = x.ids[group], x.state[thread]
+    ids, state, past = x.ids[group], x.state[thread], x.pace[WAY] == PAST
     for i in range(begin, end):
         triple = positives.triples[chosen[i]]
         if i + 1 < len(chosen):
@@ -172,10 +172,10 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
         for j in range(len(ids)):
             x.following[place + j] = ids[j] if j < s.negatives else -1  # whose; _settle turns it into a link
         by, by_row = x.by_query[thread], x.gradient[place : place + len(ids)]
-        exchange(model, x.query, begin, end, tables.entity, ids, x.weight, by, by_row, x.panel[thread])
+        exchange(model, x.query, begin, end, tables.entity, ids, x.weight, by, by_row, x.panel[thread], past)
     for i in range(begin, end):
         h, r, g = positives.triples[chosen[i], 0], positives.triples[chosen[i], 1], x.by_query[thread, i - begin]
-        spread(model, tables.entity[h], x.relation[r], x.query[i], g, x.gradient[i], x.by_relation[i])
+        spread(model, tables.entity[h], x.relation[r], x.query[i], g, x.gradient[i], x.by_relation[i], past)
 
 
 @inline

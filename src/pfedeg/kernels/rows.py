@@ -42,7 +42,7 @@ def _adam(s, rate, unbias, row, first, second, g, k):
 
 
 @jit
-def coast(s, rates, begin, end, row, first, second):
+def coast(s, rates, begin, end, row, first, second, past):
     """Steps begin … end − 1 of a row that has no gradient in them: the moments fade, and still move it.
 
     After n such steps m is β₁ⁿ m and √v is √β₂ⁿ √v. Where β₁ⁿ is below 2⁻³², `s.horizon`, it moves no further.
@@ -58,7 +58,7 @@ def coast(s, rates, begin, end, row, first, second):
             rate = fill(rates[begin + n, RATE] * rates[n, FADE])
             unbias = fill(rates[begin + n, UNBIAS] * rates[n, FADE_ROOT])
             x = x - rate * m / fma(length, unbias, epsilon)
-        store(row, k, x)
+        write(row, k, x, past)
         store(first, k, fade * m)
         store(second, k, fade_root * fade_root * v)
 

@@ -290,7 +290,7 @@ def _meet_modulus(row, by_row, j, k, m, a, b, wa, wb, s):
 
 
 @implement(exchange, TransE, RotatE)
-def _exchange_distances(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+def _exchange_distances(model, query, begin, end, table, ids, weight, by_query, by_row, panel, past):
     for j in range(len(ids)):
         clear(by_row[j])
     for first in range(begin, end, CLOSE):

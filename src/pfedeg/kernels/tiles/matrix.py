@@ -1,6 +1,7 @@
 """Matrix products in registers, compiled: six rows or queries by sixteen numbers at a time."""
 
 from pfedeg.kernels.jit import jit
+from pfedeg.kernels.pace import write
 from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, repeat, store
 
 
@@ -54,7 +55,7 @@ def _six_by_sixteen(left, i, right, low, high):
 
 
 @jit
-def by_rows(queries, weight, j, g, k):
+def by_rows(queries, weight, j, g, k, past):
     """Sixteen columns, from k on, of the gradients of six rows."""
     ak = bk = ck = dk = ek = fk = al = bl = cl = dl = el = fl = fill(ZERO)
     for i in range(len(queries)):
@@ -65,8 +66,10 @@ def by_rows(queries, weight, j, g, k):
         dk, dl = fma(repeat(w, j + 3), x, dk), fma(repeat(w, j + 3), y, dl)
         ek, el = fma(repeat(w, j + 4), x, ek), fma(repeat(w, j + 4), y, el)
         fk, fl = fma(repeat(w, j + 5), x, fk), fma(repeat(w, j + 5), y, fl)
-    _store_six(g, k, (ak, bk, ck, dk, ek, fk))
-    _store_six(g, k + LANES, (al, bl, cl, dl, el, fl))
+    low, high = (ak, bk, ck, dk, ek, fk), (al, bl, cl, dl, el, fl)
+    for n in range(6):
+        write(g[n], k, low[n], past)
+        write(g[n], k + LANES, high[n], past)
 
 
 @jit

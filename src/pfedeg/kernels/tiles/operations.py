@@ -30,8 +30,8 @@ def compose(model, h, r, q):
     """Write the query of (h, r) into q."""
 
 
-def spread(model, h, r, q, g, by_h, by_r):
-    """Write the gradients of h and r, given the gradient g of q."""
+def spread(model, h, r, q, g, by_h, by_r, past):
+    """Write the gradients of h and r, given the gradient g of q; see `pace` for past."""
 
 
 def compare(model, q, table, ids, j):
@@ -61,7 +61,7 @@ def gather_one(model, q, row, weight, g):
     """Add the weight times ∂s/∂q (q, row) to g."""
 
 
-def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel, past):
     """For queries begin … end − 1 and rows ids[·], add all shares weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
 
     by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.

@@ -159,7 +159,7 @@ def _gather_products(model, q, table, ids, weights, place, entity, g):
 
 
 @implement(exchange, ComplEx, DistMult)
-def _exchange_products(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+def _exchange_products(model, query, begin, end, table, ids, weight, by_query, by_row, panel, past):
     """∂/∂q = W · rows and ∂/∂rows = Wᵀ · q: matrix products, sixteen columns at a time, which lie side by side."""
     n, width = len(ids), query.shape[1]
     rows, queries = panel[:n], panel[n : n + end - begin]
@@ -172,4 +172,4 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
             by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k)
         for j in range(0, n, 6):
             first = min(j, n - 6)  # the last six may overlap with those before
-            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k)
+            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, past)

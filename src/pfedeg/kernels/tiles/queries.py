@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pfedeg.kernels.pace import write
 from pfedeg.kernels.tiles.operations import compose, implement, prepare, spread
 from pfedeg.kernels.vectors import LANES, fill, fma, load, store
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
@@ -43,37 +44,37 @@ def _compose_multiply_complex(model, h, r, q):
 
 
 @implement(spread, TransE)
-def _spread_translate(model, h, r, q, g, by_h, by_r):
+def _spread_translate(model, h, r, q, g, by_h, by_r, past):
     for k in range(0, len(g), LANES):
-        store(by_h, k, load(g, k))
-        store(by_r, k, load(g, k))
+        write(by_h, k, load(g, k), past)
+        write(by_r, k, load(g, k), past)
 
 
 @implement(spread, DistMult)
-def _spread_multiply(model, h, r, q, g, by_h, by_r):
+def _spread_multiply(model, h, r, q, g, by_h, by_r, past):
     for k in range(0, len(g), LANES):
-        store(by_h, k, load(g, k) * load(r, k))
-        store(by_r, k, load(g, k) * load(h, k))
+        write(by_h, k, load(g, k) * load(r, k), past)
+        write(by_r, k, load(g, k) * load(h, k), past)
 
 
 @implement(spread, RotatE)
-def _spread_rotate(model, h, r, q, g, by_h, by_r):
+def _spread_rotate(model, h, r, q, g, by_h, by_r, past):
     m = len(by_r)
     phase = fill(np.float32(np.pi * model.dim / (model.gamma + 2)))
     for k in range(0, m, LANES):
         g_re, g_im, r_re, r_im = load(g, k), load(g, m + k), load(r, k), load(r, m + k)
-        store(by_h, k, fma(g_re, r_re, g_im * r_im))
-        store(by_h, m + k, g_im * r_re - g_re * r_im)
-        store(by_r, k, (g_im * load(q, k) - g_re * load(q, m + k)) * phase)
+        write(by_h, k, fma(g_re, r_re, g_im * r_im), past)
+        write(by_h, m + k, g_im * r_re - g_re * r_im, past)
+        write(by_r, k, (g_im * load(q, k) - g_re * load(q, m + k)) * phase, past)
 
 
 @implement(spread, ComplEx)
-def _spread_multiply_complex(model, h, r, q, g, by_h, by_r):
+def _spread_multiply_complex(model, h, r, q, g, by_h, by_r, past):
     m = len(g) // 2
     for k in range(0, m, LANES):
         g_re, g_im, r_re, r_im = load(g, k), load(g, m + k), load(r, k), load(r, m + k)
         h_re, h_im = load(h, k), load(h, m + k)
-        store(by_h, k, fma(g_re, r_re, g_im * r_im))
-        store(by_h, m + k, g_im * r_re - g_re * r_im)
-        store(by_r, k, fma(g_re, h_re, g_im * h_im))
-        store(by_r, m + k, g_im * h_re - g_re * h_im)
+        write(by_h, k, fma(g_re, r_re, g_im * r_im), past)
+        write(by_h, m + k, g_im * r_re - g_re * r_im, past)
+        write(by_r, k, fma(g_re, h_re, g_im * h_im), past)
+        write(by_r, m + k, g_im * h_re - g_re * h_im, past)
