@@ -165,7 +165,8 @@ def main() -> None:
     matches = [Match(graph, name, threads) for name in options.models]
     for turn in range(options.turns):
         for match in matches:
-            print(f"turn {turn + 1} of {options.turns}: {NAMES[match.name]}", file=sys.stderr, flush=True)
+            away = f"a word to another core and back {machine.trip(options.threads) * 1e9:.0f} ns"
+            print(f"turn {turn + 1} of {options.turns}: {NAMES[match.name]}, {away}", file=sys.stderr, flush=True)
             match.play(repeats, not options.no_peer, not options.no_peer and not without_biggraph)
     row("", "", "own, pull", "shared", "ranking")
     result: dict[str, dict[str, object]] = {key: {} for key in ("train", "rank", "biggraph", "limit", "rates")}

@@ -17,7 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ours import best_of
-from pfedeg.kernels.jit import Team
+from pfedeg.kernels.jit import PHASE, Team
+from pfedeg.kernels.jit import atomic_add as _typed_atomic_add
 
 helpers: Any = cgutils  # has no annotations
 CHAINS = 14  # independent sums: enough to hide the latency of an operation, with two constants just 16 registers
@@ -130,6 +131,29 @@ def bandwidth(footprint: float, threads: int, kind: str = "update", repeats: int
     return moved * a.size * passes / best_of(repeats, lambda: team.run(function, a, b, passes))
 
 
+atomic_add: Any = _typed_atomic_add  # called from compiled code, it takes no typing context
+
+
+@numba.njit(nogil=True)
+def _volley(thread: int, threads: int, sync: Any, turns: int) -> None:
+    """The first and the last thread pass a word to and fro."""
+    if 0 < thread < threads - 1:
+        return
+    for turn in range(turns):
+        if thread == 0:
+            atomic_add(sync, PHASE, 1)
+        while atomic_add(sync, PHASE, 0) < 2 * turn + (2 if thread == 0 else 1):
+            pass
+        if thread > 0:
+            atomic_add(sync, PHASE, 1)
+
+
+def trip(threads: int, turns: int = 2000, repeats: int = 10) -> float:
+    """Seconds that a word takes from the first thread's core to the last one's and back: whether they share a cache."""
+    team = Team(threads)
+    return best_of(repeats, lambda: team.run(_volley, turns)) / turns if threads > 1 else 0.0
+
+
 def describe(machine: Machine) -> str:
     """What was measured, in words."""
     near, far = (
@@ -139,7 +163,8 @@ def describe(machine: Machine) -> str:
         f"machine: {machine.flops / 1e9:.0f} Gflop/s by fused multiply–adds of {lanes()} numbers, "
         f"{machine.add / 1e9:.0f} G additions/s, {machine.mixed / 1e9:.0f} G of both in turn/s; "
         f"memory: copy {far['copy']:.0f}, update {far['update']:.0f} GB/s; "
-        f"8 MB in cache: copy {near['copy']:.0f}, update {near['update']:.0f} GB/s"
+        f"8 MB in cache: copy {near['copy']:.0f}, update {near['update']:.0f} GB/s; "
+        f"a word to another core and back {trip(machine.threads) * 1e9:.0f} ns"
     )
 
 

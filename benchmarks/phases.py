@@ -2,6 +2,7 @@
 
 python benchmarks/phases.py --data FOLDER
 python benchmarks/phases.py --data FOLDER --rows 16      own negatives from so few rows only that caches hold them
+python benchmarks/phases.py --data FOLDER --past         rows are written past the caches, see pfedeg/kernels/pace.py
 """
 
 import argparse
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, passes, scratch
 from pfedeg.kernels.jit import Team, kernel
+from pfedeg.kernels.pace import PAST, THROUGH, WAY
 
 
 @kernel
@@ -71,7 +73,7 @@ def draw_from(rows: int, facts: Positives, chosen: NDArray[np.int64], x: scratch
 
 
 def phases(
-    ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int, rows: int | None = None
+    ours: Ours, sampling: Sampling, pull: float, threads: int, repeats: int, rows: int | None = None, past: bool = False
 ) -> dict[str, float]:
     """Seconds of each pass, the median of several batches."""
     local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
@@ -80,6 +82,7 @@ def phases(
     settings = scratch.make_settings(local, Absorb(pull=pull))
     moments, known = Moments.zeros(tables), ours.tables.copy().entity
     x = scratch.make_scratch(settings, chunk, tables, BATCH, threads)
+    x.pace[WAY] = PAST if past else THROUGH
     groups = BATCH // (chunk or 1)
     ready = BATCH + groups * x.ids.shape[1] if chunk else BATCH
     team, rates = Team(threads), scratch.make_rates(local, 0, repeats)
@@ -112,6 +115,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=count, default=1)
     parser.add_argument("--rows", type=count, help="own negatives from so many rows only")
+    parser.add_argument("--past", action="store_true", help="write rows past the caches")
     parser.add_argument("--repeats", type=count, default=40)
     options = parser.parse_args()
     graph = read_graph(options.data)
@@ -119,7 +123,7 @@ def main() -> None:
         ours = Ours(graph, name, 1)
         settings: tuple[tuple[Sampling, float], ...] = (("own", PULL), ("shared", 0.0))
         for sampling, pull in settings:
-            seconds = phases(ours, sampling, pull, options.threads, options.repeats, options.rows)
+            seconds = phases(ours, sampling, pull, options.threads, options.repeats, options.rows, options.past)
             pairs = BATCH * NEGATIVES
             cells = (f"{phase} {1e3 * each:.2f} ms ({1e9 * each / pairs:.0f})" for phase, each in seconds.items())
             print(f"{NAMES[name]:8} {sampling:7}", *cells, sep="  ", flush=True)
