@@ -2,7 +2,7 @@
 
 python benchmarks/phases.py --data FOLDER
 python benchmarks/phases.py --data FOLDER --rows 16      own negatives from so few rows only that caches hold them
-python benchmarks/phases.py --data FOLDER --past         rows are written past the caches, see pfedeg/kernels/pace.py
+python benchmarks/phases.py --data FOLDER --past         rows are written past the caches, see pfedeg/kernels/writing.py
 """
 
 import argparse
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, passes, scratch
 from pfedeg.kernels.jit import Team, kernel
-from pfedeg.kernels.pace import PAST, THROUGH, WAY
+from pfedeg.kernels.writing import PAST, THROUGH, WAY
 
 
 @kernel

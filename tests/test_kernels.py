@@ -313,7 +313,7 @@ def test_threads_do_not_change_a_bit(name, sampling, kind):
         own, moments = tables.copy(), Moments.zeros(tables)
         loss = Fused(threads).train(model, local, ABSORB[kind], own, moments, knowledge, positives(graph), 9)
         results.append([loss, *(array.tobytes() for array in (*own, *moments))])
-    assert results[0] == results[1] == results[2]  # several threads have also written past the caches, see `pace`
+    assert results[0] == results[1] == results[2]  # several threads have also written past the caches, see `writing`
     assert results[0][1] != tables.entity.tobytes()
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel
-from pfedeg.kernels.pace import PAST, WAY, choose_way
 from pfedeg.kernels.rows import ONE, adam, adam_pulled, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
 from pfedeg.kernels.scratch import AHEAD
@@ -33,6 +32,7 @@ from pfedeg.kernels.tiles import (
     spread,
 )
 from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, expect, fill, fma, largest, load, magnitude, store, total
+from pfedeg.kernels.writing import PAST, WAY, choose_way
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
 STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
@@ -308,21 +308,21 @@ def _sort_pairs(thread, s, chunk, positives, chosen, lo, hi, x):
 
     When all pairs are there, those of entity e and this thread are place[e] … place[e + 1] − 1.
     """
-    following = x.place[thread, 1:]
+    next_place = x.place[thread, 1:]
     for i in range(lo, hi):
-        _put(following, positives.triples[chosen[i], 2], i, x.tail_weight[i], x)
+        _put(next_place, positives.triples[chosen[i], 2], i, x.tail_weight[i], x)
         if chunk is None:
             ids, weight = x.ids[i], x.weight[i]
             for j in range(s.negatives):
-                _put(following, ids[j], i, weight[j], x)
+                _put(next_place, ids[j], i, weight[j], x)
 
 
 @inline
-def _put(following, entity, i, weight, x):
-    place = np.uint32(following[np.uint32(entity)])  # unsigned: it need not be asked whether a place is negative
+def _put(next_place, entity, i, weight, x):
+    place = np.uint32(next_place[np.uint32(entity)])  # unsigned: it need not be asked whether a place is negative
     x.source[place] = i
     x.sorted_weight[place] = weight
-    following[np.uint32(entity)] += 1
+    next_place[np.uint32(entity)] += 1
 
 
 @jit

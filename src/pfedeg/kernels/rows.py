@@ -3,8 +3,8 @@
 import numpy as np
 
 from pfedeg.kernels.jit import inline, jit
-from pfedeg.kernels.pace import write
 from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, root, store, total
+from pfedeg.kernels.writing import write
 
 ONE = np.float32(1.0)
 RATE, UNBIAS, FADE, FADE_ROOT = range(4)  # columns of `rates`, see `scratch.make_rates`

@@ -69,7 +69,7 @@ class Scratch(NamedTuple):
     loss: Mat  # (batch,)
     square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
     lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
-    pace: NDArray[np.int64]  # see `pace`
+    pace: NDArray[np.int64]  # see `writing`
     total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
 
 

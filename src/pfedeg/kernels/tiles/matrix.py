@@ -1,8 +1,8 @@
 """Matrix products in registers, compiled: six rows or queries by sixteen numbers at a time."""
 
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.pace import write
 from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, repeat, store
+from pfedeg.kernels.writing import write
 
 
 @jit

@@ -31,7 +31,7 @@ def compose(model, h, r, q):
 
 
 def spread(model, h, r, q, g, by_h, by_r, past):
-    """Write the gradients of h and r, given the gradient g of q; see `pace` for past."""
+    """Write the gradients of h and r, given the gradient g of q; see `writing` for past."""
 
 
 def compare(model, q, table, ids, j):

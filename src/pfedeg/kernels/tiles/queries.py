@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pfedeg.kernels.pace import write
 from pfedeg.kernels.tiles.operations import compose, implement, prepare, spread
 from pfedeg.kernels.vectors import LANES, fill, fma, load, store
+from pfedeg.kernels.writing import write
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
 
