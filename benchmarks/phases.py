@@ -29,8 +29,9 @@ def draw(thread, threads, sync, s, chunk, entities, positives, chosen, groups, x
 
 @kernel
 def catch_up(thread, threads, sync, s, table, moments, rates, step, x):
-    """Steps that rows have missed."""
-    passes._catch_up(thread, threads, s, table, moments, rates, step, x)
+    """Which rows it is about, and steps that they have missed."""
+    passes._list_touched(thread, threads, x)
+    passes._catch_up(thread, s, table, moments, rates, step, x)
 
 
 @kernel

@@ -427,8 +427,9 @@ def test_nan_makes_the_loss_not_finite(name, sampling, threads):
 @kernel
 def step_both_ways(thread, threads, sync, s, rates, row, received, first, second, g, past, square):
     """A step without the pull, then one with it."""
-    adam(s, rates, 0, row, first, second, g, past)
-    square[0] = adam_pulled(s, rates, 1, row, first, second, g, past, np.float32(0.3), received)
+    rows = row, first, second
+    adam(s, rates, 0, rows, g, rows, past)
+    square[0] = adam_pulled(s, rates, 1, rows, g, past, np.float32(0.3), received)
 
 
 def test_rows_written_past_the_caches_are_the_same():

@@ -31,7 +31,21 @@ from pfedeg.kernels.tiles import (
     prepare,
     spread,
 )
-from pfedeg.kernels.vectors import LANES, ZERO, choose, clear, expect, fill, fma, largest, load, magnitude, store, total
+from pfedeg.kernels.vectors import (
+    LANES,
+    ZERO,
+    choose,
+    clear,
+    expect,
+    expect_line,
+    fill,
+    fma,
+    largest,
+    load,
+    magnitude,
+    store,
+    total,
+)
 from pfedeg.kernels.writing import PAST, WAY, choose_way
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
@@ -61,7 +75,8 @@ def train(
             _draw_all(thread, s, chunk, entities, positives, chosen, lo, hi, first, keys[epoch], x)
             if s.rest:
                 barrier(threads, sync)
-                _catch_up(thread, threads, s, tables.entity, moments, rates, step, x)
+                _list_touched(thread, threads, x)
+                _catch_up(thread, s, tables.entity, moments, rates, step, x)
                 barrier(threads, sync)
             for group in range(lo, hi):
                 _meet(thread, model, s, chunk, tables, positives, chosen, group, weight, x)
@@ -80,7 +95,7 @@ def train(
             barrier(threads, sync)
     if s.rest:
         for e in range(entities * thread // threads, entities * (thread + 1) // threads):
-            coast(s, rates, x.steps[e], step, tables.entity[e], moments.entity1[e], moments.entity2[e], False)
+            coast(s, rates, x.steps[e], step, _with_moments(tables.entity, moments, e), None, False)
 
 
 @jit
@@ -89,11 +104,24 @@ def _draw_all(thread, s, chunk, entities, positives, chosen, lo, hi, first, key,
     members = 1 if chunk is None else chunk
     place = x.place[thread]
     place[:] = 0
+    _look_up(positives, chosen, lo * members, min(hi * members, len(chosen)))
     for group in range(lo, hi):
         _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x)
     begin = lo * members * (1 + s.negatives if chunk is None else 1)
     for e in range(len(place)):
         begin, place[e] = begin + place[e], begin
+
+
+@jit
+def _look_up(positives, chosen, begin, end):
+    """Ask for what positives lead to, which lies anywhere, step by step: triples, groups, known tails."""
+    for i in range(begin, end):
+        expect_line(positives.triples[chosen[i]], 0)
+        expect_line(positives.group, chosen[i])
+    for i in range(begin, end):
+        expect_line(positives.start, positives.group[chosen[i]])
+    for i in range(begin, end):
+        expect_line(positives.tails, positives.start[positives.group[chosen[i]]])
 
 
 @jit
@@ -119,26 +147,34 @@ def _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x):
 
 
 @jit
-def _catch_up(thread, threads, s, table, moments, rates, step, x):
+def _list_touched(thread, threads, x):
+    """The rows of this batch that belong to a thread: some that lie together, then some to the next thread."""
+    n = 0
+    for begin in range(thread * STRIP, len(x.touched), threads * STRIP):
+        for e in range(begin, min(begin + STRIP, len(x.touched))):
+            if x.touched[e]:
+                x.touched[e] = False
+                x.due[thread, n] = e
+                n += 1
+    x.due[thread, n] = -1
+
+
+@jit
+def _catch_up(thread, s, table, moments, rates, step, x):
     """Make the steps that the rows of this batch have missed."""
-    strip = _strip(threads, s, len(table))
-    for begin in range(thread * strip, len(table), threads * strip):
-        end = min(begin + strip, len(table))
-        for e in range(begin, end):
-            if x.touched[e]:
-                _expect_all(table, moments, e)
-        for e in range(begin, end):
-            if x.touched[e]:
-                coast(s, rates, x.steps[e], step, table[e], moments.entity1[e], moments.entity2[e], x.pace[WAY] == PAST)
-                x.steps[e] = step + 1  # with the one to come
+    past, due = x.pace[WAY] == PAST, x.due[thread]
+    n = 0
+    while due[n] >= 0:
+        e, soon = due[n], _with_moments(table, moments, max(due[n], due[n + 1]))
+        coast(s, rates, x.steps[e], step, _with_moments(table, moments, e), soon, past)
+        x.steps[e] = step + 1  # with the one to come
+        n += 1
 
 
 @inline
-def _expect_all(table, moments, e):
-    """Rows that wait lie far apart: the processor does not guess which comes next."""
-    expect(table[e])
-    expect(moments.entity1[e])
-    expect(moments.entity2[e])
+def _with_moments(table, moments, e):
+    """An entity's row, and its moments'."""
+    return table[e], moments.entity1[e], moments.entity2[e]
 
 
 @jit
@@ -320,52 +356,54 @@ def _sort_pairs(thread, s, chunk, positives, chosen, lo, hi, x):
 @inline
 def _put(next_place, entity, i, weight, x):
     place = np.uint32(next_place[np.uint32(entity)])  # unsigned: it need not be asked whether a place is negative
+    next_place[np.uint32(entity)] = place + np.uint32(1)
     x.source[place] = i
     x.sorted_weight[place] = weight
-    next_place[np.uint32(entity)] += 1
 
 
 @jit
 def _update(thread, threads, model, s, contrast, tables, moments, knowledge, rates, step, x):
     """Pass 3: the gradient of every row, and one step of Adam."""
-    strip = _strip(threads, s, len(tables.entity))
-    for first in range(thread * strip, len(tables.entity), threads * strip):
-        last = min(first + strip, len(tables.entity))
-        for begin in range(first, last, x.by_row.shape[1]):
-            end = min(begin + x.by_row.shape[1], last)
-            for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
-                if s.rest and x.touched[e]:
-                    _expect_all(tables.entity, moments, e)
-                if x.touched[e] or not s.rest:
-                    _row_gradient(model, tables.entity[e], e, x, x.by_row[thread, e - begin])
-            for e in range(begin, end):
-                if x.touched[e] or not s.rest:
-                    g = x.by_row[thread, e - begin]
-                    _update_row(s, contrast, tables.entity[e], moments, knowledge, rates, step, e, g, x)
-                    x.touched[e] = False
+    if s.rest:
+        _update_touched(thread, model, s, tables.entity, moments, rates, step, x)
+        return
+    entities = len(tables.entity)
+    first, last = entities * thread // threads, entities * (thread + 1) // threads
+    for begin in range(first, last, x.by_row.shape[1]):
+        end = min(begin + x.by_row.shape[1], last)
+        for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
+            _row_gradient(model, tables.entity[e], e, e, x, x.by_row[thread, e - begin])
+        for e in range(begin, end):
+            g = x.by_row[thread, e - begin]
+            _update_row(s, contrast, tables.entity[e], moments, knowledge, rates, step, e, g, x)
 
 
 @jit
-def _strip(threads, s, entities):
-    """So many rows belong to a thread, then to the next; few where some wait, so that each has as many to move."""
-    return STRIP if s.rest else -(-entities // threads)
+def _update_touched(thread, model, s, table, moments, rates, step, x):
+    """The same for rows that do not wait, where others do."""
+    past, due, g = x.pace[WAY] == PAST, x.due[thread], x.by_row[thread, 0]
+    n = 0
+    while due[n] >= 0:
+        e, following = due[n], max(due[n], due[n + 1])
+        _row_gradient(model, table[e], e, following, x, g)
+        soon = _with_moments(table, moments, following)
+        adam(s, rates, step, _with_moments(table, moments, e), g, soon, past)
+        n += 1
 
 
 @inline
 def _update_row(s, contrast, row, moments, knowledge, rates, step, e, g, x):
-    """One step of Adam for an entity: with the pull, with FedEC's contrast, or with neither."""
-    first, second, past = moments.entity1[e], moments.entity2[e], x.pace[WAY] == PAST
+    """One step of Adam for an entity, with the pull, FedEC's contrast, or both."""
+    rows, past = (row, moments.entity1[e], moments.entity2[e]), x.pace[WAY] == PAST
     weight = np.float32(s.pull / x.total[1]) if x.total[1] > 0 else ZERO
     if contrast is not None:
         if s.pull != 0:
             pull(weight, row, knowledge.received[e], g)
         oppose(contrast, x.total[2], len(x.head), row, knowledge.received[e], knowledge.previous[e], g)
-        adam(s, rates, step, row, first, second, g, False)
+        adam(s, rates, step, rows, g, None, False)
         refer(s, contrast, row, knowledge, e, x)
-    elif s.pull != 0:
-        x.square[e] = adam_pulled(s, rates, step, row, first, second, g, past, weight, knowledge.received[e])
     else:
-        adam(s, rates, step, row, first, second, g, past)
+        x.square[e] = adam_pulled(s, rates, step, rows, g, past, weight, knowledge.received[e])
 
 
 @jit
@@ -373,21 +411,33 @@ def _update_relations(thread, threads, model, s, table, moments, positives, chos
     """The gradient of every relation, one step of Adam, and what composing needs of it next."""
     for r in range(thread, len(table), threads):
         clear(x.relation_sum[r])
-    for i in range(len(chosen)):
-        r = positives.triples[chosen[i], 1]
-        if r % threads == thread:
-            vectors.add(x.relation_sum[r], x.by_relation[i])
+    i = _next_of(thread, threads, positives, chosen, 0)
+    while i < len(chosen):
+        following = _next_of(thread, threads, positives, chosen, i + 1)
+        soon = x.by_relation[min(following, len(chosen) - 1)]
+        vectors.add(x.relation_sum[positives.triples[chosen[i], 1]], x.by_relation[i], soon)
+        i = following
     for r in range(thread, len(table), threads):
-        adam(s, rates, step, table[r], moments.relation1[r], moments.relation2[r], x.relation_sum[r], False)
+        rows = table[r], moments.relation1[r], moments.relation2[r]
+        adam(s, rates, step, rows, x.relation_sum[r], None, False)
         prepare(model, table[r], x.relation[r])
 
 
+@jit
+def _next_of(thread, threads, positives, chosen, i):
+    """The first positive from i on whose relation belongs to a thread."""
+    while i < len(chosen) and positives.triples[chosen[i], 1] % threads != thread:
+        i += 1
+    return i
+
+
 @inline
-def _row_gradient(model, row, e, x, g):
-    """An entity's gradient: of its pairs, then of what is ready."""
+def _row_gradient(model, row, e, soon, x, g):
+    """An entity's gradient: of its pairs, then of what is ready; what is ready for entity `soon` is asked for."""
     gather(model, row, x.query, x.source, x.sorted_weight, x.place, e, g)
     link = x.head[e]
     x.head[e] = -1
     while link >= 0:
-        vectors.add(g, x.gradient[link])
-        link = x.following[link]
+        following = x.following[link]
+        vectors.add(g, x.gradient[link], x.gradient[max(0, following if following >= 0 else x.head[soon])])
+        link = following

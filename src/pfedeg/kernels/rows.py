@@ -3,7 +3,24 @@
 import numpy as np
 
 from pfedeg.kernels.jit import inline, jit
-from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, root, store, total
+from pfedeg.kernels.vectors import (
+    LANES,
+    WIDE,
+    ZERO,
+    expect_line,
+    fill,
+    fill_like,
+    fill_wide,
+    fma,
+    high,
+    load,
+    load_like,
+    load_wide,
+    low,
+    root,
+    store,
+    total,
+)
 from pfedeg.kernels.writing import write
 
 ONE = np.float32(1.0)
@@ -11,47 +28,55 @@ RATE, UNBIAS, FADE, FADE_ROOT = range(4)  # columns of `rates`, see `scratch.mak
 
 
 @jit
-def adam(s, rates, step, row, first, second, g, past):
-    """One step: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², x ← x − rate · m / (unbias · √v + ε)."""
+def adam(s, rates, step, rows, g, soon, past):
+    """One step: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², x ← x − rate · m / (unbias · √v + ε).
+
+    `rows` are x, m and v; `soon` are those that come next, see `_ask`.
+    """
     rate, unbias = fill(rates[step, RATE]), fill(rates[step, UNBIAS])
-    for k in range(0, len(row), LANES):
-        write(row, k, _adam(s, rate, unbias, row, first, second, load(g, k), k), past)
+    for k in range(0, len(g), LANES):
+        _ask(soon, k)
+        write(rows[0], k, _adam(s, rate, unbias, rows, load(g, k), k), past)
 
 
 @jit
-def adam_pulled(s, rates, step, row, first, second, g, past, weight, received):
+def adam_pulled(s, rates, step, rows, g, past, weight, received):
     """The same with the gradient of β · ‖E − K‖; `weight` is β / ‖E − K‖. Returns the moved row's part of ‖E − K‖²."""
-    rate, unbias = fill(rates[step, RATE]), fill(rates[step, UNBIAS])
-    square, by = fill(ZERO), fill(weight)
-    for k in range(0, len(row), LANES):
-        known = load(received, k)
-        x = _adam(s, rate, unbias, row, first, second, fma(by, load(row, k) - known, load(g, k)), k)
-        square = fma(x - known, x - known, square)
-        write(row, k, x, past)
+    rate, unbias = fill_wide(rates[step, RATE]), fill_wide(rates[step, UNBIAS])
+    square, by = fill(ZERO), fill_wide(weight)
+    for k in range(0, len(g), WIDE):
+        known = load_wide(received, k)
+        x = _adam(s, rate, unbias, rows, fma(by, load_wide(rows[0], k) - known, load_wide(g, k)), k)
+        write(rows[0], k, x, past)
+        away = x - known
+        square = fma(high(away), high(away), fma(low(away), low(away), square))
     return total(square)
 
 
 @inline
-def _adam(s, rate, unbias, row, first, second, g, k):
-    """Eight numbers: their moments are stored, they are returned."""
-    m = fma(fill(np.float32(s.beta1)), load(first, k), fill(np.float32(1.0 - s.beta1)) * g)
-    v = fma(fill(np.float32(s.beta2)), load(second, k), fill(np.float32(1.0 - s.beta2)) * g * g)
+def _adam(s, rate, unbias, rows, g, k):
+    """As many numbers as g has: their moments are stored, they are returned."""
+    row, first, second = rows
+    m = fma(fill_like(np.float32(s.beta1), g), load_like(first, k, g), fill_like(np.float32(1.0 - s.beta1), g) * g)
+    v = fma(fill_like(np.float32(s.beta2), g), load_like(second, k, g), fill_like(np.float32(1.0 - s.beta2), g) * g * g)
     store(first, k, m)
     store(second, k, v)
-    return load(row, k) - rate * m / fma(root(v), unbias, fill(s.epsilon))
+    return load_like(row, k, g) - rate * m / fma(root(v), unbias, fill_like(s.epsilon, g))
 
 
 @jit
-def coast(s, rates, begin, end, row, first, second, past):
+def coast(s, rates, begin, end, rows, soon, past):
     """Steps begin … end − 1 of a row that has no gradient in them: the moments fade, and still move it.
 
     After n such steps m is β₁ⁿ m and √v is √β₂ⁿ √v. Where β₁ⁿ is below 2⁻³², `s.horizon`, it moves no further.
     """
+    row, first, second = rows
     number, epsilon = end - begin, fill(s.epsilon)
     if begin < 0 or number == 0:  # it has no moments yet, or missed nothing
         return
     fade, fade_root = fill(rates[number - 1, FADE]), fill(rates[number - 1, FADE_ROOT])
     for k in range(0, len(row), LANES):
+        _ask(soon, k)
         x, m, v = load(row, k), load(first, k), load(second, k)
         length = root(v)
         for n in range(min(number, s.horizon)):
@@ -61,6 +86,19 @@ def coast(s, rates, begin, end, row, first, second, past):
         write(row, k, x, past)
         store(first, k, fade * m)
         store(second, k, fade_root * fade_root * v)
+
+
+@inline
+def _ask(soon, k):
+    """Ask for one line of each of the rows that come next: asked for at once, they would stand in each other's way.
+
+    Where rows lie side by side, the processor guesses, and `soon` is None.
+    """
+    if soon is not None:  # noqa: SIM102 (numba leaves out the branch by this test alone)
+        if k % WIDE == 0:
+            expect_line(soon[0], k)
+            expect_line(soon[1], k)
+            expect_line(soon[2], k)
 
 
 @jit

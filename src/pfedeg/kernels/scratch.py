@@ -61,7 +61,8 @@ class Scratch(NamedTuple):
     place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e are place[e] … place[e + 1] − 1
     source: Ids  # pairs, each thread's sorted by entity: the positive
     sorted_weight: Mat  # the same pairs: ∂L/∂s
-    touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads
+    touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads, where rows may wait
+    due: Ids  # (threads, entities + 1) a thread's rows of those, then −1
     steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
     marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each entity of a set
     relation_sum: Mat  # (relations, relation width)
@@ -159,6 +160,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         source=ids(pairs),
         sorted_weight=floats(pairs),
         touched=np.zeros(entities, np.bool_),
+        due=ids(threads, entities + 1 if s.rest else 0),
         steps=ids(entities),
         marks=np.zeros((threads, (entities + 63) // 64), np.uint64),
         relation_sum=floats(*tables.relation.shape),

@@ -92,6 +92,16 @@ load_wide = _loading(wide, "The sixteen numbers row[place : place + 16].")
 
 
 @intrinsic
+def load_like(typing: Any, row: Any, place: Any, other: Any) -> Any:
+    """As many numbers from row[place] on as the other vector has."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.load(_address(context, builder, sig.args[0], *arguments[:2], sig.return_type.floats), align=4)
+
+    return other(row, types.intp, other), generate
+
+
+@intrinsic
 def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
     """Write: row[place : place + 8] = value; if the value is wide, sixteen."""
 
@@ -107,10 +117,12 @@ def send(typing: Any, row: Any, place: Any, value: Any) -> Any:
     """Write like `store`, past the caches; others see it when threads have met."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
-        written = builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2]), align=4 * LANES)
+        floats = sig.args[2].floats
+        place = _address(context, builder, sig.args[0], *arguments[:2], floats)
+        written = builder.store(arguments[2], place, align=4 * floats.count)
         written.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
-    return types.void(row, types.intp, vector), generate
+    return types.void(row, types.intp, value), generate
 
 
 @intrinsic
@@ -144,6 +156,32 @@ def _filling(kind: Vector, doc: str) -> Any:
 
 fill = _filling(vector, "The same number in every lane.")
 fill_wide = _filling(wide, "The same number in every lane of sixteen.")
+
+
+@intrinsic
+def fill_like(typing: Any, number: Any, other: Any) -> Any:
+    """The same number in as many lanes as the other vector has."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return _fill(builder, arguments[0], sig.return_type.floats.count)
+
+    return other(types.float32, other), generate
+
+
+def _halving(first: int, doc: str) -> Any:
+    def operation(typing: Any, a: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            kept = ir.Constant(_BITS, [*range(first, first + LANES)])
+            return builder.shuffle_vector(arguments[0], arguments[0], kept)
+
+        return vector(wide), generate
+
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+low = _halving(0, "The first eight of sixteen numbers.")
+high = _halving(LANES, "The last eight of sixteen numbers.")
 
 
 def _repeating(kind: Vector, doc: str) -> Any:
@@ -361,6 +399,16 @@ def expect_four(a, b, c, d, place):
     expect_line(d, place)
 
 
+@inline
+def expect_eight(table, ids, j, place):
+    """Ask for a line of the rows table[ids[j]] … table[ids[j + 7]], if there are such."""
+    if j < len(ids) and place < table.shape[1]:
+        a, b, c, d = four_rows(table, ids, j)
+        e, f, g, h = four_rows(table, ids, j + 4)
+        expect_four(a, b, c, d, place)
+        expect_four(e, f, g, h, place)
+
+
 @jit
 def expect(row):
     """Ask for a row that is read soon, without waiting for it."""
@@ -384,9 +432,11 @@ def scale(row, factor):
 
 
 @jit
-def add(row, other):
-    """Add: row ← row + other."""
+def add(row, other, soon):
+    """Add: row ← row + other; meanwhile ask for what is added soon."""
     for k in range(0, len(row), LANES):
+        if k % WIDE == 0:
+            expect_line(soon, k)
         store(row, k, load(row, k) + load(other, k))
 
 

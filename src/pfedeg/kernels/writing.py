@@ -34,7 +34,7 @@ def choose_way(threads, step, pace):
 
 @inline
 def write(row, k, value, past):
-    """Eight numbers of a row, that nothing reads before threads meet."""
+    """Some numbers of a row, that nothing reads before threads meet."""
     if past:
         send(row, k, value)
     else:

@@ -18,8 +18,10 @@ from pfedeg.kernels.tiles.operations import (
 )
 from pfedeg.kernels.vectors import (
     LANES,
+    WIDE,
     ZERO,
     clear,
+    expect_eight,
     expect_four,
     fill,
     fma,
@@ -91,6 +93,7 @@ def _add_modulus(re, im, total):
 @implement(compare_group, TransE, RotatE)
 def _compare_group_distances(model, query, begin, end, table, ids, j, score):
     for i in range(begin, end):
+        expect_eight(table, ids, j + LANES, (i - begin) * WIDE)
         store(score[i], j, compare(model, query[i], table, ids, j))
 
 

@@ -39,7 +39,10 @@ def compare(model, q, table, ids, j):
 
 
 def compare_group(model, query, begin, end, table, ids, j, score):
-    """Write the scores of queries begin … end − 1 with these rows into score[·, j] … score[·, j + 7]."""
+    """Write the scores of queries begin … end − 1 with these rows into score[·, j] … score[·, j + 7].
+
+    Meanwhile the rows ids[j + 8] … ids[j + 15] are asked for.
+    """
 
 
 def compare_one(model, q, row):

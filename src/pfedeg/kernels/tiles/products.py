@@ -19,6 +19,7 @@ from pfedeg.kernels.vectors import (
     LANES,
     WIDE,
     ZERO,
+    expect_eight,
     expect_four,
     fill,
     fill_wide,
@@ -58,6 +59,7 @@ def _compare_product(model, q, table, ids, j):
 def _compare_group_products(model, query, begin, end, table, ids, j, score):
     """Three queries at a time; the last ones may come twice."""
     for i in range(begin, end, 3):
+        expect_eight(table, ids, j + LANES, (i - begin) // 3 * WIDE)
         i2, i3 = min(i + 1, end - 1), min(i + 2, end - 1)
         a, b, c = _three_by_four(query[i], query[i2], query[i3], table, ids, j)
         d, e, f = _three_by_four(query[i], query[i2], query[i3], table, ids, j + 4)
