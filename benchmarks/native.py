@@ -52,7 +52,7 @@ class Passes:
         self.ours = Ours(read_graph(data), "complex", threads)
         self.tables, self.facts = self.ours.tables.copy(), self.ours.positives
         local = Local(batch=BATCH, negatives=NEGATIVES, sampling="own")
-        self.settings = scratch.make_settings(local, Absorb(pull=PULL))
+        self.settings = scratch.make_settings(local, Absorb(pull=PULL), len(self.tables.entity))
         self.moments, self.known = Moments.zeros(self.tables), self.ours.tables.copy().entity
         self.x = scratch.make_scratch(self.settings, None, self.tables, BATCH, threads)
         self.x.relation[:] = self.tables.relation

@@ -80,7 +80,7 @@ def phases(
     local = Local(batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
     chunk = CHUNK if sampling == "shared" else None
     model, tables, facts = ours.model, ours.tables.copy(), ours.positives
-    settings = scratch.make_settings(local, Absorb(pull=pull))
+    settings = scratch.make_settings(local, Absorb(pull=pull), len(tables.entity))
     moments, known = Moments.zeros(tables), ours.tables.copy().entity
     x = scratch.make_scratch(settings, chunk, tables, BATCH, threads)
     x.pace[WAY] = PAST if past else THROUGH

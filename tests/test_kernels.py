@@ -302,10 +302,11 @@ def test_alpha_zero_weighs_all_negatives_alike(sampling):
 
 @models
 @pytest.mark.parametrize("sampling", ["own", "shared"])
-@pytest.mark.parametrize("kind", ["none", "pull", "pooled"])
-def test_threads_do_not_change_a_bit(name, sampling, kind):
+@pytest.mark.parametrize(("kind", "batch"), [("none", 101), ("none", 5), ("pull", 101), ("pooled", 101)])
+def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
     model, graph = MODELS[name](5), toy_graph(3, entities=301, relations=4, triples=230)
-    local = Local(epochs=2, batch=101, negatives=7, sampling=sampling, chunk=6)
+    local = Local(epochs=2, batch=batch, negatives=7, sampling=sampling, chunk=6)
+    assert scratch.make_settings(local, ABSORB[kind], 301).rest == (batch == 5)  # whether rows wait
     tables = toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, toy_tables(2, model, graph).entity)
     results = []
@@ -440,7 +441,7 @@ def test_rows_written_past_the_caches_are_the_same():
     for past in (False, True):
         row, received, first, second, g = (lines.copy(one) for one in (*start[:3], np.abs(start[3]), start[4]))
         square = np.zeros(1)
-        settings, rates = scratch.make_settings(local, Absorb(pull=0.1)), scratch.make_rates(local, 0, 2)
+        settings, rates = scratch.make_settings(local, Absorb(pull=0.1), 1), scratch.make_rates(local, 0, 2)
         Team(1).run(step_both_ways, settings, rates, row, received, first, second, g, past, square)
         results.append([array.tobytes() for array in (row, first, second, square)])
         assert np.isclose(square[0], np.sum((row - received) ** 2), rtol=1e-5)

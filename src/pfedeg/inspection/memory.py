@@ -117,7 +117,8 @@ class _Run:
             np.broadcast_to(np.float32(0), (client.relations, model.relation_width)),
         )
         chunk = local.chunk if local.sampling == "shared" else None
-        scratch = make_scratch(make_settings(local, absorb), chunk, stand_in, min(local.batch, client.train), threads)
+        settings = make_settings(local, absorb, client.entities)
+        scratch = make_scratch(settings, chunk, stand_in, min(local.batch, client.train), threads)
         orders = (SHUFFLING + FLOAT * local.epochs) * client.train
         return knowledge + moments + widened + orders + sum(array.nbytes for array in scratch)
 

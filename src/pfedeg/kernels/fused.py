@@ -34,7 +34,7 @@ class Fused:
         keys = [epoch_keys(key, epoch) for epoch in range(local.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
-        settings = make_settings(local, absorb)
+        settings = make_settings(local, absorb, len(tables.entity))
         chunk = local.chunk if local.sampling == "shared" else None
         wide = Tables(*(widen(model, table) for table in tables))
         known = Knowledge(*(widen(model, rows) for rows in knowledge))

@@ -393,7 +393,7 @@ def _update_touched(thread, model, s, table, moments, rates, step, x):
 
 @inline
 def _update_row(s, contrast, row, moments, knowledge, rates, step, e, g, x):
-    """One step of Adam for an entity, with the pull, FedEC's contrast, or both."""
+    """One step of Adam for an entity: with the pull, with FedEC's contrast, with both, or with neither."""
     rows, past = (row, moments.entity1[e], moments.entity2[e]), x.pace[WAY] == PAST
     weight = np.float32(s.pull / x.total[1]) if x.total[1] > 0 else ZERO
     if contrast is not None:
@@ -402,8 +402,10 @@ def _update_row(s, contrast, row, moments, knowledge, rates, step, e, g, x):
         oppose(contrast, x.total[2], len(x.head), row, knowledge.received[e], knowledge.previous[e], g)
         adam(s, rates, step, rows, g, None, False)
         refer(s, contrast, row, knowledge, e, x)
-    else:
+    elif s.pull != 0:
         x.square[e] = adam_pulled(s, rates, step, rows, g, past, weight, knowledge.received[e])
+    else:
+        adam(s, rates, step, rows, g, None, past)
 
 
 @jit

@@ -13,6 +13,7 @@ from pfedeg.models import Mat, Model
 from pfedeg.triples import Ids
 
 ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
+MOST = 0.4  # where a batch touches a larger part of the rows, moving all of them is faster than letting some wait
 AHEAD = 64  # rows of own negatives are asked for so many places before they are met
 
 
@@ -97,8 +98,10 @@ def narrow(model: Model, wide: Mat, rows: Mat) -> None:
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
 
 
-def make_settings(local: Local, absorb: Absorb) -> Settings:
+def make_settings(local: Local, absorb: Absorb, entities: int) -> Settings:
     """The settings of a call."""
+    drawn = local.negatives * (-(-local.batch // local.chunk) if local.sampling == "shared" else local.batch)
+    touched = 1 - math.exp(-(drawn + 2 * local.batch) / entities)  # of all rows, by a batch
     return Settings(
         local.batch,
         local.negatives,
@@ -108,7 +111,7 @@ def make_settings(local: Local, absorb: Absorb) -> Settings:
         local.beta2,
         np.float32(local.epsilon),
         absorb.pull,
-        absorb.pull == 0 and absorb.contrast == 0,
+        absorb.pull == 0 and absorb.contrast == 0 and touched < MOST,
         math.ceil(-32 / math.log2(local.beta1)) if local.beta1 > 0 else 0,
     )
 
