@@ -6,6 +6,7 @@ python benchmarks/kernels.py                a synthetic graph of that size; --en
 
 import argparse
 import json
+import math
 import os
 import sys
 from functools import cache
@@ -50,10 +51,10 @@ class Limit:
 class Match:
     """One model's rates, ours and the peers': the best of several turns, since machines are slow at times."""
 
-    def __init__(self, graph: KnowledgeGraph, name: str, threads: int) -> None:
+    def __init__(self, graph: KnowledgeGraph, name: str, threads: int, least: float) -> None:
         """Nothing is measured yet."""
-        self.name, self.graph, self.threads = name, graph, threads
-        self.ours = Ours(graph, name, threads)
+        self.name, self.graph, self.threads, self.least = name, graph, threads, least
+        self.ours = Ours(graph, name, threads, least=least)
         self.rates, self.pykeen = Rates(), Rates()
         self.alike, self.biggraph = 0.0, dict[int, tuple[float, str]]()
 
@@ -67,7 +68,9 @@ class Match:
         if not biggraph or self.name not in peer_biggraph.KINDS:
             return
         for batch in (BATCH, peer_biggraph.LARGE_BATCH):
-            found = peer_biggraph.rate(self.graph, self.name, self.threads, repeats + 1, batch)
+            rate, _ = self.biggraph.get(batch, (0.0, ""))
+            epochs = 1 + max(repeats, math.ceil(self.least * rate / len(self.graph.train)))
+            found = peer_biggraph.rate(self.graph, self.name, self.threads, epochs, batch)
             self.biggraph[batch] = max(self.biggraph.get(batch, found), found)
 
     def _measure_ours(self, repeats: int) -> Rates:
@@ -81,7 +84,7 @@ class Match:
 
     def _measure_pykeen(self, repeats: int) -> Rates:
         """The same of PyKEEN, which has no shared negatives: ours are compared with its own ones."""
-        peer = PyKEEN(self.graph, self.name, self.threads)
+        peer = PyKEEN(self.graph, self.name, self.threads, self.least)
         train = peer.train(repeats)
         return {"own": train, "shared": train, "rank": peer.rank(repeats)}
 
@@ -142,6 +145,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=3, help="how often to go through all models and peers")
     parser.add_argument("--repeats", type=count, default=2, help="how often to measure each in a turn")
+    parser.add_argument("--seconds", type=count, default=4, help="how long to measure each in a turn at least")
     parser.add_argument("--no-peer", action="store_true", help="only our own figures and the machine's limit")
     parser.add_argument("--json", action="store_true", help="print ratios and rates as JSON on the last line")
     return parser.parse_args()
@@ -155,14 +159,14 @@ def main() -> None:
     kind = "first client of FB15k-237-Fed3" if options.data else "synthetic graph"
     print(
         f"{kind}: {len(graph.train):,} triples, {len(graph.entities):,} entities; dim {DIM}, batch {BATCH}, "
-        f"{NEGATIVES} negatives, {threads} threads, best of {options.turns} × {repeats}"
+        f"{NEGATIVES} negatives, {threads} threads, best of {options.turns} turns of {options.seconds} seconds"
     )
     limit = Limit(graph, threads)
     print(machine.describe(limit.machine))
     without_biggraph = "" if options.no_peer else peer_biggraph.missing()
     if without_biggraph:
         print(without_biggraph)
-    matches = [Match(graph, name, threads) for name in options.models]
+    matches = [Match(graph, name, threads, options.seconds) for name in options.models]
     for turn in range(options.turns):
         for match in matches:
             away = f"a word to another core and back {machine.trip(options.threads) * 1e9:.0f} ns"
