@@ -86,13 +86,13 @@ class Passes:
 
     def sort(self, chosen: NDArray[np.int64]) -> None:
         """Ours, for both."""
-        self.team.run(phases.sort, self.settings, None, self.facts, chosen, self.x)
-        self.team.run(phases.settle, self.settings, self.facts, chosen, BATCH, self.x)
+        self.team.run(phases.sort, self.settings, None, BATCH, self.x)
+        self.team.run(phases.settle, self.settings, BATCH, BATCH, self.x)
 
     def update(self, chosen: NDArray[np.int64]) -> None:
         """Ours."""
         near = Knowledge(self.known, self.known[:0])
-        state = (self.settings, self.tables, self.moments, near, self.facts, chosen, self.rates, self.step, self.x)
+        state = (self.settings, self.tables, self.moments, near, BATCH, self.rates, self.step, self.x)
         self.team.run(phases.update, self.ours.model, *state)
         self.step += 1
 

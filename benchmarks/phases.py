@@ -42,23 +42,22 @@ def meet(thread, threads, sync, model, s, chunk, tables, positives, chosen, grou
 
 
 @kernel
-def sort(thread, threads, sync, s, chunk, positives, chosen, x):
+def sort(thread, threads, sync, s, chunk, size, x):
     """The end of pass 2."""
-    size = len(chosen)
-    passes._sort_pairs(thread, s, chunk, positives, chosen, size * thread // threads, size * (thread + 1) // threads, x)
+    passes._sort_pairs(thread, s, chunk, size * thread // threads, size * (thread + 1) // threads, x)
 
 
 @kernel
-def settle(thread, threads, sync, s, positives, chosen, ready, x):
+def settle(thread, threads, sync, s, size, ready, x):
     """Between passes 2 and 3."""
     if thread == 0:
-        passes._settle(sync, s, None, positives, chosen, ready, x)
+        passes._settle(sync, s, None, size, ready, x)
 
 
 @kernel
-def update(thread, threads, sync, model, s, tables, moments, knowledge, positives, chosen, rates, step, x):
+def update(thread, threads, sync, model, s, tables, moments, knowledge, size, rates, step, x):
     """Pass 3."""
-    passes._update_relations(thread, threads, model, s, tables.relation, moments, positives, chosen, rates, step, x)
+    passes._update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, x)
     passes._update(thread, threads, model, s, None, tables, moments, knowledge, rates, step, x)
 
 
@@ -96,9 +95,9 @@ def phases(
             "draw": partial(team.run, draw, settings, chunk, len(tables.entity), facts, chosen, groups, x),
             "catch up": partial(team.run, catch_up, settings, tables.entity, moments, rates, step, x),
             "meet": partial(team.run, meet, model, settings, chunk, tables, facts, chosen, groups, x),
-            "sort": partial(team.run, sort, settings, chunk, facts, chosen, x),
-            "settle": partial(team.run, settle, settings, facts, chosen, ready, x),
-            "update": partial(team.run, update, model, settings, tables, moments, near, facts, chosen, rates, step, x),
+            "sort": partial(team.run, sort, settings, chunk, BATCH, x),
+            "settle": partial(team.run, settle, settings, BATCH, ready, x),
+            "update": partial(team.run, update, model, settings, tables, moments, near, BATCH, rates, step, x),
         }
         for name in (name for name in work if settings.rest or name != "catch up"):
             seconds = best_of(1, work[name])

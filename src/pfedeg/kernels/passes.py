@@ -80,16 +80,16 @@ def train(
                 barrier(threads, sync)
             for group in range(lo, hi):
                 _meet(thread, model, s, chunk, tables, positives, chosen, group, weight, x)
-            _sort_pairs(thread, s, chunk, positives, chosen, lo * members, min(hi * members, size), x)
+            _sort_pairs(thread, s, chunk, lo * members, min(hi * members, size), x)
             barrier(threads, sync)
             if thread == 0:
                 ready = size if chunk is None else size + groups * x.ids.shape[1]
-                _settle(sync, s, contrast, positives, chosen, ready, x)
+                _settle(sync, s, contrast, size, ready, x)
                 choose_way(threads, step, x.pace)
             barrier(threads, sync)
             if x.total[3] != 0:
                 return
-            _update_relations(thread, threads, model, s, tables.relation, moments, positives, chosen, rates, step, x)
+            _update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, x)
             _update(thread, threads, model, s, contrast, tables, moments, knowledge, rates, step, x)
             step += 1
             barrier(threads, sync)
@@ -138,6 +138,7 @@ def _draw(thread, s, chunk, entities, positives, chosen, group, first, key, x):
         draw_shared(s, entities, first + begin, key, ids)
     for i in range(begin, min(begin + members, len(chosen))):
         triple = positives.triples[chosen[i]]
+        x.triple[i, 0], x.triple[i, 1], x.triple[i, 2] = triple[0], triple[1], triple[2]
         count[triple[2]] += 1
         if s.rest:
             x.touched[triple[0]] = x.touched[triple[2]] = True
@@ -185,16 +186,16 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
     end = min(begin + members, len(chosen))
     ids, state, past = x.ids[group], x.state[thread], x.pace[WAY] == PAST
     for i in range(begin, end):
-        triple = positives.triples[chosen[i]]
+        triple = x.triple[i]
         if i + 1 < len(chosen):
-            expect(tables.entity[positives.triples[chosen[i + 1], 0]])
+            expect(tables.entity[x.triple[i + 1, 0]])
         expect(tables.entity[triple[2]])
         compose(model, tables.entity[triple[0]], x.relation[triple[1]], x.query[i])
         clear(x.by_query[thread, i - begin])
     if chunk is None:
         _begin(state)
         _meet_own(model, s, x.query[begin], tables.entity, ids, x.weight[begin], state, x.by_query[thread, 0])
-        _conclude(thread, model, tables.entity, positives.triples[chosen[begin]], 0, begin, scale, x)
+        _conclude(thread, model, tables.entity, x.triple[begin], 0, begin, scale, x)
     else:
         for j in range(0, len(ids), LANES):
             compare_group(model, x.query, begin, end, tables.entity, ids, j, x.weight)
@@ -203,14 +204,14 @@ def _meet(thread, model, s, chunk, tables, positives, chosen, group, scale, x):
             _begin(state)
             _strike_rest(s.negatives, len(ids), x.weight[i])
             _weigh(s.alpha, 0, len(ids), x.weight[i], state)
-            _conclude(thread, model, tables.entity, positives.triples[chosen[i]], i - begin, i, scale, x)
+            _conclude(thread, model, tables.entity, x.triple[i], i - begin, i, scale, x)
         place = len(chosen) + group * len(ids)
         for j in range(len(ids)):
             x.following[place + j] = ids[j] if j < s.negatives else -1  # whose; _settle turns it into a link
         by, by_row = x.by_query[thread], x.gradient[place : place + len(ids)]
         exchange(model, x.query, begin, end, tables.entity, ids, x.weight, by, by_row, x.panel[thread], past)
     for i in range(begin, end):
-        h, r, g = positives.triples[chosen[i], 0], positives.triples[chosen[i], 1], x.by_query[thread, i - begin]
+        h, r, g = x.triple[i, 0], x.triple[i, 1], x.by_query[thread, i - begin]
         spread(model, tables.entity[h], x.relation[r], x.query[i], g, x.gradient[i], x.by_relation[i], past)
 
 
@@ -307,9 +308,8 @@ def _conclude(thread, model, table, triple, slot, i, scale, x):
 
 
 @jit
-def _settle(sync, s, contrast, positives, chosen, ready, x):
+def _settle(sync, s, contrast, size, ready, x):
     """Between passes 2 and 3, on one thread: sum what the passes left in order, and link each entity's gradients."""
-    size, entities = len(chosen), len(x.head)
     loss = 0.0
     for i in range(size):
         loss += x.loss[i]
@@ -317,10 +317,10 @@ def _settle(sync, s, contrast, positives, chosen, ready, x):
     if s.pull != 0:
         x.total[1] = np.sqrt(_sum(x.square))
     if contrast is not None:
-        x.total[2] = _sum(x.lean) / entities
+        x.total[2] = _sum(x.lean) / len(x.lean)
     x.total[3] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
     for row in range(ready - 1, -1, -1):  # backwards, so that lists run forwards
-        entity = positives.triples[chosen[row], 0] if row < size else x.following[row]
+        entity = x.triple[row, 0] if row < size else x.following[row]
         if entity >= 0:
             x.following[row] = x.head[entity]
             x.head[entity] = row
@@ -339,14 +339,14 @@ def _sum(numbers):
 
 
 @jit
-def _sort_pairs(thread, s, chunk, positives, chosen, lo, hi, x):
+def _sort_pairs(thread, s, chunk, lo, hi, x):
     """A stable counting sort of the pairs by entity, for positives lo … hi − 1: where the next one goes moves on.
 
     When all pairs are there, those of entity e and this thread are place[e] … place[e + 1] − 1.
     """
     next_place = x.place[thread, 1:]
     for i in range(lo, hi):
-        _put(next_place, positives.triples[chosen[i], 2], i, x.tail_weight[i], x)
+        _put(next_place, x.triple[i, 2], i, x.tail_weight[i], x)
         if chunk is None:
             ids, weight = x.ids[i], x.weight[i]
             for j in range(s.negatives):
@@ -409,15 +409,14 @@ def _update_row(s, contrast, row, moments, knowledge, rates, step, e, g, x):
 
 
 @jit
-def _update_relations(thread, threads, model, s, table, moments, positives, chosen, rates, step, x):
+def _update_relations(thread, threads, model, s, table, moments, size, rates, step, x):
     """The gradient of every relation, one step of Adam, and what composing needs of it next."""
     for r in range(thread, len(table), threads):
         clear(x.relation_sum[r])
-    i = _next_of(thread, threads, positives, chosen, 0)
-    while i < len(chosen):
-        following = _next_of(thread, threads, positives, chosen, i + 1)
-        soon = x.by_relation[min(following, len(chosen) - 1)]
-        vectors.add(x.relation_sum[positives.triples[chosen[i], 1]], x.by_relation[i], soon)
+    i = _next_of(thread, threads, 0, size, x)
+    while i < size:
+        following = _next_of(thread, threads, i + 1, size, x)
+        vectors.add(x.relation_sum[x.triple[i, 1]], x.by_relation[i], x.by_relation[min(following, size - 1)])
         i = following
     for r in range(thread, len(table), threads):
         rows = table[r], moments.relation1[r], moments.relation2[r]
@@ -426,9 +425,9 @@ def _update_relations(thread, threads, model, s, table, moments, positives, chos
 
 
 @jit
-def _next_of(thread, threads, positives, chosen, i):
+def _next_of(thread, threads, i, size, x):
     """The first positive from i on whose relation belongs to a thread."""
-    while i < len(chosen) and positives.triples[chosen[i], 1] % threads != thread:
+    while i < size and x.triple[i, 1] % threads != thread:
         i += 1
     return i
 

@@ -46,6 +46,7 @@ class Scratch(NamedTuple):
     Rows are widened to whole wide vectors, negatives of a group to whole vectors.
     """
 
+    triple: Ids  # (batch, 3) the batch's positives, in a place that all threads have at hand
     query: Mat  # (batch + 1, width) q of every positive, and one that is zero
     ids: Ids  # (groups, negatives), and more to ask for when the last group meets its own
     weight: Mat  # (batch + 1, negatives) scores of each positive's negatives, then ∂L/∂s, and 0
@@ -146,6 +147,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         return np.zeros(shape, np.int32)
 
     return Scratch(
+        triple=ids(batch, 3),
         query=floats(batch + 1, width),
         ids=ids(groups + -(-(AHEAD + LANES) // negatives), negatives),
         weight=floats(batch + 1, negatives),
