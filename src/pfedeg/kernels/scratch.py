@@ -101,8 +101,6 @@ def narrow(model: Model, wide: Mat, rows: Mat) -> None:
 
 def make_settings(local: Local, absorb: Absorb, entities: int) -> Settings:
     """The settings of a call."""
-    drawn = local.negatives * (-(-local.batch // local.chunk) if local.sampling == "shared" else local.batch)
-    touched = 1 - math.exp(-(drawn + 2 * local.batch) / entities)  # of all rows, by a batch
     return Settings(
         local.batch,
         local.negatives,
@@ -112,9 +110,15 @@ def make_settings(local: Local, absorb: Absorb, entities: int) -> Settings:
         local.beta2,
         np.float32(local.epsilon),
         absorb.pull,
-        absorb.pull == 0 and absorb.contrast == 0 and touched < MOST,
+        absorb.pull == 0 and absorb.contrast == 0 and touched(local, entities) < MOST,
         math.ceil(-32 / math.log2(local.beta1)) if local.beta1 > 0 else 0,
     )
+
+
+def touched(local: Local, entities: int) -> float:
+    """The part of all rows that a batch is likely to read: heads, tails and negatives."""
+    drawn = local.negatives * (-(-local.batch // local.chunk) if local.sampling == "shared" else local.batch)
+    return 1 - math.exp(-(drawn + 2 * local.batch) / entities)
 
 
 def make_rates(local: Local, done: int, steps: int) -> Mat:
