@@ -8,8 +8,9 @@ in the same visit. There are no gradient tables and no atomics on numbers, so ne
 change a result. A thread has the same positives and the same entities in every batch, and writes to lists of its own:
 what it reads again is still in the caches of its core.
 
-Adam moves every row in every step. Where nothing pulls at rows, those that a batch does not touch are left alone, and
-the steps that they miss are made before a batch reads them and at the end: the same steps, rounded a little otherwise.
+Adam moves every row in every step. Where nothing pulls at rows and a batch touches few of them, the others are left
+alone, and the steps that they miss are made before a batch reads them and at the end: the same steps, rounded a little
+otherwise.
 """
 
 import numpy as np
