@@ -19,7 +19,7 @@ from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel
 from pfedeg.kernels.rows import ONE, adam, adam_pulled, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
-from pfedeg.kernels.scratch import AHEAD
+from pfedeg.kernels.scratch import AHEAD, STRIP
 from pfedeg.kernels.tiles import (
     compare,
     compare_group,
@@ -50,7 +50,6 @@ from pfedeg.kernels.vectors import (
 from pfedeg.kernels.writing import PAST, WAY, choose_way
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
-STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
 
 
 @kernel

@@ -14,6 +14,7 @@ from pfedeg.triples import Ids
 
 ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
 MOST = 0.4  # where a batch touches a larger part of the rows, moving all of them is faster than letting some wait
+STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
 AHEAD = 64  # rows of own negatives are asked for so many places before they are met
 
 
@@ -64,7 +65,7 @@ class Scratch(NamedTuple):
     source: Ids  # pairs, each thread's sorted by entity: the positive
     sorted_weight: Mat  # the same pairs: ∂L/∂s
     touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads, where rows may wait
-    due: Ids  # (threads, entities + 1) a thread's rows of those, then −1
+    due: Ids  # (threads, rows of a thread + 1) a thread's rows of those, then −1
     steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
     marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each entity of a set
     relation_sum: Mat  # (relations, relation width)
@@ -118,7 +119,7 @@ def make_settings(local: Local, absorb: Absorb, entities: int) -> Settings:
 def touched(local: Local, entities: int) -> float:
     """The part of all rows that a batch is likely to read: heads, tails and negatives."""
     drawn = local.negatives * (-(-local.batch // local.chunk) if local.sampling == "shared" else local.batch)
-    return 1 - math.exp(-(drawn + 2 * local.batch) / entities)
+    return 1 - math.exp(-(drawn + 2 * local.batch) / max(1, entities))
 
 
 def make_rates(local: Local, done: int, steps: int) -> Mat:
@@ -169,7 +170,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         source=ids(pairs),
         sorted_weight=floats(pairs),
         touched=np.zeros(entities, np.bool_),
-        due=ids(threads, entities + 1 if s.rest else 0),
+        due=ids(threads, -(-entities // (threads * STRIP)) * STRIP + 1 if s.rest else 0),
         steps=ids(entities),
         marks=np.zeros((threads, (entities + 63) // 64), np.uint64),
         relation_sum=floats(*tables.relation.shape),
