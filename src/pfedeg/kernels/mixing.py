@@ -12,10 +12,12 @@ import numpy as np
 from pfedeg.kernels.dots import all_dots, dot, four_dots
 from pfedeg.kernels.jit import STOP, inline, jit, kernel, take
 from pfedeg.kernels.memory import LANE, address_of, fetch, row_at, stream
+from pfedeg.kernels.vectors import WIDE, expect_line, fill_wide, load_wide, send
 
 IDS = 64  # that a thread takes at a time
 AHEAD = 8  # owners whose rows are fetched in advance: where clients are many, no row follows the one before
 AHEAD_IDS = 3  # ids whose weights are fetched in advance
+PLACES = 8  # from so many clients on, rows lie in so many places that the processor does not guess the next one
 TILE = 16  # rows that stay in the first cache while all before them are compared with them
 
 
@@ -103,7 +105,7 @@ def _relate_many(owners, begin, end, uploads, width, scale, inverse, cosine, tab
 @kernel
 def mix(thread, threads, sync, owners, uploads, width, weights, p, buffers, results):
     """E_i + p · Σ_j W_ij (E_j − E_i) / Σ_j W_ij over the owners j of each id, for its owners i."""
-    change = buffers[thread]
+    change, whole = buffers[thread], width % WIDE == 0 and len(uploads) >= PLACES
     while True:
         first, last = _next(sync, owners)
         if first >= last:
@@ -112,11 +114,13 @@ def mix(thread, threads, sync, owners, uploads, width, weights, p, buffers, resu
             begin, end = owners.start[k], owners.start[k + 1]
             _fetch_entries(address_of(weights), owners, k, len(uploads))
             for a in range(begin, end):
-                _fetch_ahead(uploads, owners, a, width)
-                i, own = owners.client[a], _at(uploads, owners, a, width)
+                i, own, target = owners.client[a], _at(uploads, owners, a, width), _at(results, owners, a, width)
+                total, few = 0.0, end - begin <= 4
+                direct = whole and few and results[i] != 0 and target % np.uintp(4 * WIDE) == 0
+                if not direct:
+                    _fetch_ahead(uploads, owners, a, width)
                 if results[i] == 0:
                     continue
-                total, few = 0.0, end - begin <= 4
                 if not few:
                     _clear(change, width)
                 for b in range(begin, end, 4):
@@ -130,13 +134,17 @@ def mix(thread, threads, sync, owners, uploads, width, weights, p, buffers, resu
                     if left > 3:
                         z, e = weights[i, owners.client[b + 3]], _at(uploads, owners, b + 3, width)
                     total += w + x + y + z
-                    if few:
+                    if direct:
+                        soon = _at(uploads, owners, min(a + AHEAD, len(owners.client) - 1), width)
+                        _blend_past(target, own, other, c, d, e, w, x, y, z, _share(p, total), soon, width)
+                    elif few:
                         _blend(change, own, other, c, d, e, w, x, y, z, _share(p, total), width)
                     else:
                         _approach(change, own, other, c, d, e, w, x, y, z, width)
                 if not few:
                     _settle(change, own, _share(p, total), width)
-                _write(change, _at(results, owners, a, width), width)
+                if not direct:
+                    _write(change, target, width)
 
 
 @kernel
@@ -201,6 +209,21 @@ def _blend(new, own, b, c, d, e, wb, wc, wd, we, share, width):
     for w in range(width):
         change = wb * (b[w] - own[w]) + wc * (c[w] - own[w]) + wd * (d[w] - own[w]) + we * (e[w] - own[w])
         new[w] = own[w] + share * change
+
+
+@inline
+def _blend_past(new, own, b, c, d, e, wb, wc, wd, we, share, soon, width):
+    """The same, written past the caches; meanwhile the row `soon` is asked for, a line at a time."""
+    new, own, b, c = row_at(new, width), row_at(own, width), row_at(b, width), row_at(c, width)
+    d, e, soon = row_at(d, width), row_at(e, width), row_at(soon, width)
+    wb, wc = fill_wide(np.float32(wb)), fill_wide(np.float32(wc))
+    wd, we, share = fill_wide(np.float32(wd)), fill_wide(np.float32(we)), fill_wide(share)
+    for w in range(0, width, WIDE):
+        expect_line(soon, w)
+        x = load_wide(own, w)
+        change = wb * (load_wide(b, w) - x) + wc * (load_wide(c, w) - x)
+        change = change + wd * (load_wide(d, w) - x) + we * (load_wide(e, w) - x)
+        send(new, w, x + share * change)
 
 
 @jit
