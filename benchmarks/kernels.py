@@ -144,7 +144,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=3, help="how often to go through all models and peers")
-    parser.add_argument("--repeats", type=count, default=2, help="how often to measure each in a turn")
+    parser.add_argument("--repeats", type=count, default=2, help="how often to measure each in a turn at least")
     parser.add_argument("--seconds", type=count, default=4, help="how long to measure each in a turn at least")
     parser.add_argument("--no-peer", action="store_true", help="only our own figures and the machine's limit")
     parser.add_argument("--json", action="store_true", help="print ratios and rates as JSON on the last line")

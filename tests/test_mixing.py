@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pfedeg.shared import Rows, Shared
@@ -47,6 +47,9 @@ federations = st.builds(
 )
 
 
+MANY = federation(3, 20, 300, 0.1, 64, 0)  # rows in many places, most ids with two to four owners, whole lines
+
+
 def every(f, threads):
     """All that is compiled, as named arrays."""
     rows = {
@@ -70,6 +73,7 @@ def test_weights_are_those_of_the_reference(f):
 
 @many
 @given(f=federations)
+@example(f=MANY)
 def test_rows_are_those_of_the_reference(f):
     mixed = affinity.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1)
     expected = reference.mix(f.shared, f.latest, f.weights, f.p, f.selected)
@@ -84,6 +88,7 @@ def test_rows_are_those_of_the_reference(f):
 
 @many
 @given(f=federations)
+@example(f=MANY)
 def test_threads_change_no_bit(f):
     expected = {name: array.tobytes() for name, array in every(f, THREADS[0]).items()}
     for threads in THREADS[1:]:
