@@ -50,6 +50,7 @@ from pfedeg.kernels.vectors import (
 from pfedeg.kernels.writing import PAST, WAY, choose_way
 
 SHARE, PLUS, TOP = 0, LANES, 2 * LANES  # places in the state of a running softmax
+ROOM = np.float32(32.0)  # eᴿᴼᴼᴹ times a weight of 1 is far from the largest float32
 
 
 @kernel
@@ -255,28 +256,32 @@ def _begin(state):
 def _weigh(alpha, begin, end, score, state):
     """Turn scores begin … end − 1 of a positive into ∂/∂s of Σ_j w_j softplus(s_j), w = softmax(α · s_·).
 
-    The softmax runs along (Milakov and Gimelshein 2018): w is taken relative to the largest score so far, and when a
-    larger one comes, all that was summed is scaled down, by the factor that is returned. `_conclude` divides by Σ w.
+    The softmax runs along (Milakov and Gimelshein 2018): w is taken relative to a score that was large so far. When one
+    comes that is larger by `ROOM`, all that was summed is scaled down, by the factor that is returned; smaller ones, so
+    nearly all, need not wait for each other. `_conclude` divides by Σ w.
     """
     highest = load(score, begin)
     for j in range(begin + LANES, end, LANES):
         highest = choose(load(score, j), highest, load(score, j), highest)
-    before, top = state[TOP], max(state[TOP], largest(highest))
+    highest = largest(highest)
     factor = ONE
-    if top > before > NEVER:
-        factor = largest(vectors.exp(fill(alpha * (before - top))))
+    if begin == 0:
+        state[TOP] = highest
+    elif alpha * (highest - state[TOP]) > ROOM:
+        factor = largest(vectors.exp(fill(alpha * (state[TOP] - highest))))
         vectors.scale(score[:begin], factor)
+        state[TOP] = highest
+    top = fill(state[TOP])
     share, plus = fill(factor) * load(state, SHARE), fill(factor) * load(state, PLUS)
     for j in range(begin, end, LANES):
         s = load(score, j)
-        w = choose(s, fill(NEVER), vectors.exp(fill(alpha) * (s - fill(top))), fill(ZERO))
+        w = choose(s, fill(NEVER), vectors.exp(fill(alpha) * (s - top)), fill(ZERO))
         softplus, sigmoid = _softplus_and_sigmoid(s)
         share += w
         plus = fma(w, softplus, plus)
         store(score, j, w * sigmoid)
     store(state, SHARE, share)
     store(state, PLUS, plus)
-    state[TOP] = top
     return factor
 
 

@@ -184,6 +184,12 @@ low = _halving(0, "The first eight of sixteen numbers.")
 high = _halving(LANES, "The last eight of sixteen numbers.")
 
 
+@jit
+def halve(a):
+    """Sixteen numbers as eight sums of two."""
+    return low(a) + high(a)
+
+
 def _repeating(kind: Vector, doc: str) -> Any:
     def operation(typing: Any, row: Any, place: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:

@@ -25,6 +25,7 @@ from pfedeg.kernels.vectors import (
     fill_wide,
     fma,
     four_rows,
+    halve,
     load,
     load_wide,
     pick,
@@ -41,18 +42,18 @@ from pfedeg.models import ComplEx, DistMult
 def _compare_product(model, q, table, ids, j):
     a, b, c, d = four_rows(table, ids, j)
     e, f, g, h = four_rows(table, ids, j + 4)
-    sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
-    for k in range(0, len(q), LANES):
-        x = load(q, k)
-        sa = fma(x, load(a, k), sa)
-        sb = fma(x, load(b, k), sb)
-        sc = fma(x, load(c, k), sc)
-        sd = fma(x, load(d, k), sd)
-        se = fma(x, load(e, k), se)
-        sf = fma(x, load(f, k), sf)
-        sg = fma(x, load(g, k), sg)
-        sh = fma(x, load(h, k), sh)
-    return totals(sa, sb, sc, sd, se, sf, sg, sh)
+    sa = sb = sc = sd = se = sf = sg = sh = fill_wide(ZERO)
+    for k in range(0, len(q), WIDE):
+        x = load_wide(q, k)
+        sa = fma(x, load_wide(a, k), sa)
+        sb = fma(x, load_wide(b, k), sb)
+        sc = fma(x, load_wide(c, k), sc)
+        sd = fma(x, load_wide(d, k), sd)
+        se = fma(x, load_wide(e, k), se)
+        sf = fma(x, load_wide(f, k), sf)
+        sg = fma(x, load_wide(g, k), sg)
+        sh = fma(x, load_wide(h, k), sh)
+    return totals(halve(sa), halve(sb), halve(sc), halve(sd), halve(se), halve(sf), halve(sg), halve(sh))
 
 
 @implement(compare_group, ComplEx, DistMult)
