@@ -19,7 +19,7 @@ from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import STOP, barrier, inline, jit, kernel
 from pfedeg.kernels.rows import ONE, adam, adam_pulled, coast, oppose, pull, refer
 from pfedeg.kernels.sampling import NEVER, draw_own, draw_shared, exclude
-from pfedeg.kernels.scratch import AHEAD, STRIP
+from pfedeg.kernels.scratch import AHEAD, LATER, STRIP
 from pfedeg.kernels.tiles import (
     compare,
     compare_group,
@@ -372,15 +372,25 @@ def _update(thread, threads, model, s, contrast, tables, moments, knowledge, rat
     if s.rest:
         _update_touched(thread, model, s, tables.entity, moments, rates, step, x)
         return
-    entities = len(tables.entity)
+    entities, rows = len(tables.entity), x.by_row.shape[1]
     first, last = entities * thread // threads, entities * (thread + 1) // threads
-    for begin in range(first, last, x.by_row.shape[1]):
-        end = min(begin + x.by_row.shape[1], last)
+    for begin in range(first, last, rows):
+        end = min(begin + rows, last)
         for e in range(begin, end):  # all gradients before the tables stream by: the queries stay close
+            if rows == 1:
+                _expect_row(s, tables.entity, moments, knowledge, min(e + LATER, last - 1))
             _row_gradient(model, tables.entity[e], e, e, x, x.by_row[thread, e - begin])
         for e in range(begin, end):
             g = x.by_row[thread, e - begin]
             _update_row(s, contrast, tables.entity[e], moments, knowledge, rates, step, e, g, x)
+
+
+@inline
+def _expect_row(s, table, moments, knowledge, e):
+    """Ask for what Adam will read of an entity."""
+    expect(moments.entity1[e])
+    expect(moments.entity2[e])
+    expect(knowledge.received[e] if s.pull != 0 else table[e])
 
 
 @jit

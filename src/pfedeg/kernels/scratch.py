@@ -13,6 +13,8 @@ from pfedeg.models import Mat, Model
 from pfedeg.triples import Ids
 
 ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
+NARROW = 128  # rows of at most so many numbers are moved one by one
+LATER = 8  # and what they need is asked for so many rows before
 MOST = 0.4  # where a batch touches a larger part of the rows, moving all of them is faster than letting some wait
 STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
 AHEAD = 64  # rows of own negatives are asked for so many places before they are met
@@ -160,7 +162,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         free=ids(batch),
         state=floats(threads, 4 * LANES),
         by_query=floats(threads, members + 5, width),
-        by_row=floats(threads, min(ROWS, -(-entities // (8 * threads))), width),
+        by_row=floats(threads, 1 if width <= NARROW else min(ROWS, -(-entities // (8 * threads))), width),
         panel=floats(threads, negatives + members if chunk else 0, WIDE),
         by_relation=floats(batch, tables.relation.shape[1]),
         gradient=floats(ready, width),

@@ -358,7 +358,7 @@ def largest(typing: Any, a: Any) -> Any:
 
 @jit
 def exp(a):
-    """e^a for a ≤ 0 to about 1e-7 relative, 0 below −87."""
+    """e^a for a ≤ 87 to about 1e-7 relative (as far as a itself allows), 0 below −87."""
     least = fill(np.float32(-87.0))
     y = choose(least, a, least, a) * fill(np.float32(1.4426950408889634))
     n = floor(y + fill(np.float32(0.5)))
