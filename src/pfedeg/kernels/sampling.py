@@ -3,24 +3,48 @@
 import numpy as np
 
 from pfedeg.kernels.jit import inline, jit, random_below
+from pfedeg.kernels.vectors import expect_line
 
 NEVER = np.float32(-np.inf)  # the score of a candidate that does not count
 
 
 @jit
-def draw_own(s, entities, positives, triple, place, key, marks, ids):
-    """Negatives of one positive, uniform over the entities that are no known tails; how many those are."""
+def look_up(positives, chosen, begin, end):
+    """Ask for what positives lead to, which lies anywhere, step by step: triples, groups, known tails."""
+    for i in range(begin, end):
+        expect_line(positives.triples[chosen[i]], 0)
+        expect_line(positives.group, chosen[i])
+    for i in range(begin, end):
+        expect_line(positives.start, positives.group[chosen[i]])
+    for i in range(begin, end):
+        expect_line(positives.tails, positives.start[positives.group[chosen[i]]])
+
+
+@jit
+def draw_own(s, entities, positives, triple, place, key, middle, marks, drawn, below, above):
+    """Negatives of one positive, uniform over the entities that are no known tails.
+
+    Sorted into those below the middle and those above; how many of each.
+    """
     group = positives.group[triple]
     known = positives.tails[positives.start[group] : positives.start[group + 1]]
     free = entities - len(known)
-    draw_shared(s, free, place, key, ids)
-    if free > 0:
-        _mark(marks, known)
-        for j in range(s.negatives):
-            if _is_marked(marks, ids[j]):
-                ids[j] = _stand_in(known, free, ids[j])
-        _unmark(marks, known)
-    return free
+    if free == 0:
+        return 0, 0
+    draw_shared(s, free, place, key, drawn)
+    _mark(marks, known)
+    low = high = np.uint64(0)  # unsigned: it need not be asked whether a place is negative
+    for j in range(s.negatives):
+        entity = drawn[j]
+        if _is_marked(marks, entity):
+            entity = np.int32(_stand_in(known, free, entity))
+        below[low] = above[high] = entity  # where it does not belong, the next one is written over it
+        if entity < middle:
+            low += np.uint64(1)
+        else:
+            high += np.uint64(1)
+    _unmark(marks, known)
+    return np.int64(low), np.int64(high)
 
 
 @jit

@@ -51,25 +51,30 @@ class Scratch(NamedTuple):
 
     triple: Ids  # (batch, 3) the batch's positives, in a place that all threads have at hand
     query: Mat  # (batch + 1, width) q of every positive, and one that is zero
-    ids: Ids  # (groups, negatives), and more to ask for when the last group meets its own
-    weight: Mat  # (batch + 1, negatives) scores of each positive's negatives, then ∂L/∂s, and 0
-    tail_weight: Mat  # (batch,) ∂L/∂s of each positive
-    free: Ids  # (batch,) how many negatives count
+    drawn: Ids  # (threads, 3, negatives) own ones of the positive that a thread draws for: all, and those in each half
+    ids: Ids  # shared: (groups, negatives); own: (2, all) those in the lower half of the table, those in the upper one
+    begin: Ids  # (2, batch) where a positive's own ones begin in a half
+    end: Ids  # (2, batch) and end
+    weight: Mat  # their scores, then ∂L/∂s, up to a factor for own ones; shared: (batch + 1, negatives), and 0
+    sums: Mat  # (2, batch, 4) of own ones: Σ w, Σ w · softplus(s), the score that w is relative to
+    factor: Mat  # (2, batch) by which own weights count
+    free: Ids  # (batch,) how many shared negatives count
     state: Mat  # (threads, 4 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
-    by_query: Mat  # (threads, group, width) ∂L/∂q, with room for a last six
+    by_query: Mat  # (threads, group and more, width) ∂L/∂q, with room for a last six; the last is of a tail
+    part: Mat  # (2, batch, width) ∂L/∂q by own negatives in each half, up to the factor
     by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
     panel: Mat  # (threads, negatives + group, WIDE) some columns of a group's rows, side by side
     by_relation: Mat  # (batch, relation width)
-    gradient: Mat  # ready gradients of entity rows: heads, then (shared) each group's negatives
+    gradient: Mat  # ready gradients of entity rows: heads, tails, then (shared) each group's negatives
     head: Ids  # (entities,) first ready gradient of an entity, −1 if none
     following: Ids  # the next ready gradient of the same entity
-    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e are place[e] … place[e + 1] − 1
-    source: Ids  # pairs, each thread's sorted by entity: the positive
-    sorted_weight: Mat  # the same pairs: ∂L/∂s
+    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e begin at place[e], end before place[e + 1]
+    source: Ids  # pairs of a positive and its own negative, each thread's sorted by entity: the positive, at even places
+    sorted_weight: Mat  # the same memory from the second number on: ∂L/∂s of these pairs, up to the factor
     touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads, where rows may wait
     due: Ids  # (threads, rows of a thread + 1) a thread's rows of those, then −1
     steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
-    marks: NDArray[np.uint64]  # (threads, entities / 64) a bit for each entity of a set
+    marks: NDArray[np.uint64]  # (threads, entities / 64 and more) a bit for each entity of a set
     relation_sum: Mat  # (relations, relation width)
     relation: Mat  # (relations, width) the relations as prepared for composing
     loss: Mat  # (batch,)
@@ -144,8 +149,12 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
     members = chunk or 1
     groups = -(-batch // members)
     negatives = s.negatives + -s.negatives % LANES
-    ready = batch + groups * negatives if chunk else batch
-    pairs = batch if chunk else batch * (1 + s.negatives)
+    ready = 2 * batch + (groups * negatives if chunk else 0)
+    halves, own = (0, 0) if chunk else (2, batch)  # what only own negatives need
+    room = 0 if chunk else s.negatives + -s.negatives % WIDE
+    drawn = (groups, negatives) if chunk else (halves, own * room + AHEAD + WIDE)
+
+    pairs = lines.zeros((threads * -(-2 * own // threads) * s.negatives, 2), np.float32)
 
     def floats(*shape: int) -> Mat:
         return lines.zeros(shape, np.float32)
@@ -156,25 +165,30 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
     return Scratch(
         triple=ids(batch, 3),
         query=floats(batch + 1, width),
-        ids=ids(groups + -(-(AHEAD + LANES) // negatives), negatives),
-        weight=floats(batch + 1, negatives),
-        tail_weight=floats(batch),
+        drawn=lines.zeros((threads, 3, room), np.int32),
+        ids=lines.zeros(drawn, np.int32),
+        begin=ids(halves, own),
+        end=ids(halves, own),
+        weight=floats(batch + 1, negatives) if chunk else floats(*drawn),
+        sums=floats(halves, own, 4),
+        factor=floats(halves, own),
         free=ids(batch),
         state=floats(threads, 4 * LANES),
-        by_query=floats(threads, members + 5, width),
+        by_query=floats(threads, members + 6, width),
+        part=floats(halves, own, width),
         by_row=floats(threads, 1 if width <= NARROW else min(ROWS, -(-entities // (8 * threads))), width),
         panel=floats(threads, negatives + members if chunk else 0, WIDE),
         by_relation=floats(batch, tables.relation.shape[1]),
         gradient=floats(ready, width),
         head=np.full(entities, -1, np.int32),
         following=ids(ready),
-        place=lines.zeros((threads, entities + 1 + -(entities + 1) % 16), np.int32),
-        source=ids(pairs),
-        sorted_weight=floats(pairs),
+        place=lines.zeros((threads, 0 if chunk else entities + 1 + -(entities + 1) % 16), np.int32),
+        source=pairs.view(np.int32).reshape(-1),
+        sorted_weight=pairs.reshape(-1)[1:],
         touched=np.zeros(entities, np.bool_),
         due=ids(threads, -(-entities // (threads * STRIP)) * STRIP + 1 if s.rest else 0),
         steps=ids(entities),
-        marks=np.zeros((threads, (entities + 63) // 64), np.uint64),
+        marks=lines.zeros((threads, -(-entities // 512) * 8), np.uint64),
         relation_sum=floats(*tables.relation.shape),
         relation=floats(len(tables.relation), width),
         loss=floats(batch),

@@ -209,6 +209,28 @@ repeat = _repeating(
 repeat_wide = _repeating(wide, "The same in every lane of sixteen.")
 
 
+def _sharing(kind: Vector, doc: str) -> Any:
+    def operation(typing: Any, weights: Any, factor: Any, ids: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            weights, factor, ids = (
+                context.make_array(array)(context, builder, value).data
+                for array, value in zip(sig.args[:3], arguments[:3], strict=True)
+            )
+            which = builder.load(builder.gep(ids, [arguments[3]]))
+            weight = builder.load(builder.gep(weights, [arguments[3]]))
+            number = builder.fmul(weight, builder.load(builder.gep(factor, [which])))
+            return _fill(builder, number, kind.floats.count)
+
+        return kind(weights, factor, ids, types.intp), generate
+
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+share = _sharing(vector, "The number weights[place] · factor[ids[place]] in every lane, of places that are not negative.")
+share_wide = _sharing(wide, "The same in every lane of sixteen.")
+
+
 @intrinsic
 def pick(typing: Any, table: Any, ids: Any, place: Any) -> Any:
     """The row table[ids[place]], without asking whether either number is negative."""

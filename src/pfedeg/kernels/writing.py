@@ -8,7 +8,7 @@ cores threads run on may change at any time, so it is measured. Numbers are the 
 import numpy as np
 
 from pfedeg.kernels.jit import inline, jit, ticks
-from pfedeg.kernels.vectors import send, store
+from pfedeg.kernels.vectors import WIDE, load_wide, send, store
 
 SINCE, THROUGH, PAST, WAY = range(4)  # in `Scratch.pace`: the last step's time, the shortest steps each way, the choice
 PERIOD, TRIES = 128, 3  # steps between trials, and in a trial of each way
@@ -39,3 +39,10 @@ def write(row, k, value, past):
         send(row, k, value)
     else:
         store(row, k, value)
+
+
+@jit
+def copy(row, other, past):
+    """Write a row to where another thread reads it."""
+    for k in range(0, len(row), WIDE):
+        write(other, k, load_wide(row, k), past)

@@ -31,6 +31,7 @@ from pfedeg.kernels.vectors import (
     magnitude,
     pick,
     repeat,
+    share,
     signed,
     store,
     store_four,
@@ -192,14 +193,14 @@ def _gather_one_modulus(model, q, row, weight, g):
 
 
 @implement(gather, TransE)
-def _gather_distances(model, q, table, ids, weights, place, entity, g):
+def _gather_distances(model, q, table, ids, weights, factor, place, lists, entity, g):
     tiled = len(g) - len(g) % (4 * LANES)
     for k in range(0, tiled, 4 * LANES):
         p, x, y, z = load(q, k), load(q, k + LANES), load(q, k + 2 * LANES), load(q, k + 3 * LANES)
         a = b = c = d = fill(ZERO)
-        for part in range(len(place)):
-            for j in range(place[part, entity], place[part, entity + 1]):
-                row, w = pick(table, ids, j), repeat(weights, j)
+        for part in range(lists[0], lists[1]):
+            for j in range(place[part, entity], place[part, entity + 1], 2):
+                row, w = pick(table, ids, j), share(weights, factor, ids, j)
                 a -= signed(w, p - load(row, k))
                 b -= signed(w, x - load(row, k + LANES))
                 c -= signed(w, y - load(row, k + 2 * LANES))
@@ -207,21 +208,21 @@ def _gather_distances(model, q, table, ids, weights, place, entity, g):
         store_four(g, k, LANES, a, b, c, d)
     for k in range(tiled, len(g), LANES):
         p, a = load(q, k), fill(ZERO)
-        for part in range(len(place)):
-            for j in range(place[part, entity], place[part, entity + 1]):
-                a -= signed(repeat(weights, j), p - load(pick(table, ids, j), k))
+        for part in range(lists[0], lists[1]):
+            for j in range(place[part, entity], place[part, entity + 1], 2):
+                a -= signed(share(weights, factor, ids, j), p - load(pick(table, ids, j), k))
         store(g, k, a)
 
 
 @implement(gather, RotatE)
-def _gather_moduli(model, q, table, ids, weights, place, entity, g):
+def _gather_moduli(model, q, table, ids, weights, factor, place, lists, entity, g):
     m = len(q) // 2
     for k in range(0, m, LANES):
         re, im = load(q, k), load(q, m + k)
         s_re = s_im = fill(ZERO)
-        for part in range(len(place)):
-            for j in range(place[part, entity], place[part, entity + 1]):
-                row, w = pick(table, ids, j), fill(ZERO) - repeat(weights, j)
+        for part in range(lists[0], lists[1]):
+            for j in range(place[part, entity], place[part, entity + 1], 2):
+                row, w = pick(table, ids, j), fill(ZERO) - share(weights, factor, ids, j)
                 s_re, s_im = _add_unit(w, re - load(row, k), im - load(row, m + k), s_re, s_im)
         store(g, k, s_re)
         store(g, m + k, s_im)

@@ -4,8 +4,8 @@ prepare      what a relation's row r means for a head: r itself, or for RotatE c
 compose      q = compose(h, r), r prepared                        (models.py has each equation)
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
-gather       gradient of a query by rows: Σ_k c_k · ∂s/∂q (q, row_k); also that of a row by its queries;
-             gather_eight, by eight rows; gather_one, by one
+gather       gradient of a row by its queries: Σ_k c_k · ∂s/∂t (q_k, t);
+             gather_eight, of a query by eight rows; gather_one, by one
 line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
@@ -26,12 +26,12 @@ def prepare(model, r, prepared):
     """Write what composing needs of a relation's row."""
 
 
-def compose(model, h, r, q):
-    """Write the query of (h, r) into q."""
+def compose(model, h, r, q, past):
+    """Write the query of (h, r) into q; see `writing` for past."""
 
 
 def spread(model, h, r, q, g, by_h, by_r, past):
-    """Write the gradients of h and r, given the gradient g of q; see `writing` for past."""
+    """Write the gradients of h and r, given the gradient g of q."""
 
 
 def compare(model, q, table, ids, j):
@@ -49,15 +49,16 @@ def compare_one(model, q, row):
     """The score of one query with one row."""
 
 
-def gather(model, q, table, ids, weights, place, entity, g):
-    """Write Σ_j weights[j] · ∂s/∂q (q, table[ids[j]]) into g; j is in list after list, from place[list, entity] on.
+def gather(model, q, table, ids, weights, factor, place, lists, entity, g):
+    """Write Σ_j weights[j] · factor[ids[j]] · ∂s/∂q (q, table[ids[j]]) into g.
 
-    The score is symmetric, s(q, t) = s(t, q), so this also gives the gradient of a row t from its queries.
+    j is every second place from place[list, entity] to before place[list, entity + 1], of lists[0] … lists[1] − 1. The
+    score is symmetric, s(q, t) = s(t, q), so that this is also the gradient of a row t from its queries.
     """
 
 
 def gather_eight(model, q, table, ids, weights, j, soon, g):
-    """Add the same of j … j + 7 to g, all columns in turn, as these rows are close; ask for rows soon … soon + 7."""
+    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]) of j … j + 7 to g, as these rows are close; ask for rows soon … soon + 7."""
 
 
 def gather_one(model, q, row, weight, g):

@@ -30,6 +30,7 @@ from pfedeg.kernels.vectors import (
     load_wide,
     pick,
     repeat_wide,
+    share_wide,
     store,
     store_four,
     total,
@@ -139,14 +140,14 @@ def _gather_one_product(model, q, row, weight, g):
 
 
 @implement(gather, ComplEx, DistMult)
-def _gather_products(model, q, table, ids, weights, place, entity, g):
+def _gather_products(model, q, table, ids, weights, factor, place, lists, entity, g):
     tiled = len(g) - len(g) % (8 * WIDE)
     for k in range(0, tiled, 8 * WIDE):
         k2 = k + 4 * WIDE
         a = b = c = d = e = f = h = i = fill_wide(ZERO)
-        for part in range(len(place)):
-            for j in range(place[part, entity], place[part, entity + 1]):
-                row, w = pick(table, ids, j), repeat_wide(weights, j)
+        for part in range(lists[0], lists[1]):
+            for j in range(place[part, entity], place[part, entity + 1], 2):
+                row, w = pick(table, ids, j), share_wide(weights, factor, ids, j)
                 a, b = fma(w, load_wide(row, k), a), fma(w, load_wide(row, k + WIDE), b)
                 c, d = fma(w, load_wide(row, k + 2 * WIDE), c), fma(w, load_wide(row, k + 3 * WIDE), d)
                 e, f = fma(w, load_wide(row, k2), e), fma(w, load_wide(row, k2 + WIDE), f)
@@ -155,9 +156,9 @@ def _gather_products(model, q, table, ids, weights, place, entity, g):
         store_four(g, k2, WIDE, e, f, h, i)
     for k in range(tiled, len(g), WIDE):
         a = fill_wide(ZERO)
-        for part in range(len(place)):
-            for j in range(place[part, entity], place[part, entity + 1]):
-                a = fma(repeat_wide(weights, j), load_wide(pick(table, ids, j), k), a)
+        for part in range(lists[0], lists[1]):
+            for j in range(place[part, entity], place[part, entity + 1], 2):
+                a = fma(share_wide(weights, factor, ids, j), load_wide(pick(table, ids, j), k), a)
         store(g, k, a)
 
 

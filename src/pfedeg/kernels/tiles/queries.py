@@ -23,24 +23,24 @@ def _prepare_rotation(model, r, prepared):
 
 
 @implement(compose, TransE)
-def _compose_translate(model, h, r, q):
+def _compose_translate(model, h, r, q, past):
     for k in range(0, len(q), LANES):
-        store(q, k, load(h, k) + load(r, k))
+        write(q, k, load(h, k) + load(r, k), past)
 
 
 @implement(compose, DistMult)
-def _compose_multiply(model, h, r, q):
+def _compose_multiply(model, h, r, q, past):
     for k in range(0, len(q), LANES):
-        store(q, k, load(h, k) * load(r, k))
+        write(q, k, load(h, k) * load(r, k), past)
 
 
 @implement(compose, RotatE, ComplEx)
-def _compose_multiply_complex(model, h, r, q):
+def _compose_multiply_complex(model, h, r, q, past):
     m = len(q) // 2
     for k in range(0, m, LANES):
         h_re, h_im, r_re, r_im = load(h, k), load(h, m + k), load(r, k), load(r, m + k)
-        store(q, k, h_re * r_re - h_im * r_im)
-        store(q, m + k, fma(h_re, r_im, h_im * r_re))
+        write(q, k, h_re * r_re - h_im * r_im, past)
+        write(q, m + k, fma(h_re, r_im, h_im * r_re), past)
 
 
 @implement(spread, TransE)
