@@ -180,16 +180,15 @@ def conclude(thread, threads, model, s, table, size, scale, x):
 
     `scale` is ½ (over the size of the batch).
     """
-    g, by_tail, past = x.by_query[thread, 0], x.by_query[thread, 1], x.pace[WAY] == PAST
+    g, past = x.by_query[thread, 0], x.pace[WAY] == PAST
     lo, hi = len(table) * thread // threads, len(table) * (thread + 1) // threads
     i = _next_of(lo, hi, 0, size, x)
     while i < size:
         following = _next_of(lo, hi, i + 1, size, x)
-        loss = _join(s.alpha, scale, table, i, min(following, size - 1), x, g)
         h, r, t = x.triple[i, 0], x.triple[i, 1], x.triple[i, 2]
-        loss += weigh_positive(model, x.query[i], table[t], scale, g, by_tail)
+        loss = weigh_positive(model, x.query[i], table[t], scale, g, x.gradient[size + i], past)
+        loss += _join(s.alpha, scale, table, i, min(following, size - 1), x, g)
         x.loss[i] = np.float32(0.5) * loss
-        copy(by_tail, x.gradient[size + i], past)
         spread(model, table[h], x.relation[r], x.query[i], g, x.gradient[i], x.by_relation[i], past)
         i = following
 
@@ -204,7 +203,7 @@ def _next_of(lo, hi, i, size, x):
 
 @inline
 def _join(alpha, scale, table, i, soon, x, g):
-    """Σ_j w_j softplus(s_j) of both halves, by what their weights count, and ∂L/∂q; meanwhile, ask for what comes soon."""
+    """Σ_j w_j softplus(s_j) of both halves, by what their weights count, and add ∂L/∂q; ask for what comes soon."""
     low, high = x.sums[LOWER, i], x.sums[UPPER, i]
     top = max(low[2], high[2])
     of_low = fade(alpha, low[2], top) if low[0] > 0 else ZERO
@@ -218,5 +217,6 @@ def _join(alpha, scale, table, i, soon, x, g):
     for k in range(0, len(g), WIDE):
         expect_four(x.part[LOWER, soon], x.part[UPPER, soon], x.query[soon], tail, k)
         expect_line(head, k)
-        store(g, k, fma(a, load_wide(x.part[LOWER, i], k), b * load_wide(x.part[UPPER, i], k)))
+        both = fma(a, load_wide(x.part[LOWER, i], k), b * load_wide(x.part[UPPER, i], k))
+        store(g, k, load_wide(g, k) + both)
     return plus

@@ -60,7 +60,7 @@ class Scratch(NamedTuple):
     factor: Mat  # (2, batch) by which own weights count
     free: Ids  # (batch,) how many shared negatives count
     state: Mat  # (threads, 4 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
-    by_query: Mat  # (threads, group and more, width) ∂L/∂q, with room for a last six; the last is of a tail
+    by_query: Mat  # (threads, group, width) ∂L/∂q, with room for a last six
     part: Mat  # (2, batch, width) ∂L/∂q by own negatives in each half, up to the factor
     by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
     panel: Mat  # (threads, negatives + group, WIDE) some columns of a group's rows, side by side
@@ -174,7 +174,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
         factor=floats(halves, own),
         free=ids(batch),
         state=floats(threads, 4 * LANES),
-        by_query=floats(threads, members + 6, width),
+        by_query=floats(threads, members + 5, width),
         part=floats(halves, own, width),
         by_row=floats(threads, 1 if width <= NARROW else min(ROWS, -(-entities // (8 * threads))), width),
         panel=floats(threads, negatives + members if chunk else 0, WIDE),

@@ -8,7 +8,7 @@ from pfedeg.kernels.sampling import draw_shared, exclude, look_up
 from pfedeg.kernels.tiles import compare_group, compose, exchange, spread
 from pfedeg.kernels.vectors import LANES, ZERO, clear, expect, load, total
 from pfedeg.kernels.weighing import PLUS, SHARE, begin, strike, weigh, weigh_positive
-from pfedeg.kernels.writing import PAST, WAY, copy
+from pfedeg.kernels.writing import PAST, WAY
 
 
 @jit
@@ -46,23 +46,21 @@ def meet(thread, threads, model, s, members, tables, positives, chosen, scale, x
 @jit
 def _meet_group(thread, model, s, group, first, last, tables, positives, chosen, scale, x):
     ids, size, past = x.ids[group], len(chosen), x.pace[WAY] == PAST
-    by, by_tail = x.by_query[thread], x.by_query[thread, x.by_query.shape[1] - 1]
+    by = x.by_query[thread]
     for i in range(first, last):
         triple = x.triple[i]
         if i + 1 < size:
             expect(tables.entity[x.triple[i + 1, 0]])
         expect(tables.entity[triple[2]])
         compose(model, tables.entity[triple[0]], x.relation[triple[1]], x.query[i], False)
-        clear(by[i - first])
     for j in range(0, len(ids), LANES):
         compare_group(model, x.query, first, last, tables.entity, ids, j, x.weight)
     exclude(s, positives, chosen[first:last], ids, x.marks[thread], x.weight[first:last], x.free[first:last])
     for i in range(first, last):
         loss = _weigh_all(s, scale, x.free[i], x.weight[i], x.state[thread])
         tail = tables.entity[x.triple[i, 2]]
-        loss += weigh_positive(model, x.query[i], tail, scale, by[i - first], by_tail)
+        loss += weigh_positive(model, x.query[i], tail, scale, by[i - first], x.gradient[size + i], past)
         x.loss[i] = np.float32(0.5) * loss
-        copy(by_tail, x.gradient[size + i], past)
     place = 2 * size + group * len(ids)
     for j in range(len(ids)):
         x.following[place + j] = ids[j] if j < s.negatives else -1  # whose; `link` turns it into a link

@@ -76,11 +76,10 @@ def softplus_and_sigmoid(score):
 
 
 @jit
-def weigh_positive(model, q, tail, scale, g, by_tail):
-    """softplus(−s) of the positive; its share is added to ∂L/∂q, and ∂L/∂t is written."""
+def weigh_positive(model, q, tail, scale, g, by_tail, past):
+    """softplus(−s) of the positive; its shares of ∂L/∂q and ∂L/∂t are written."""
     softplus, sigmoid = softplus_and_sigmoid(fill(-compare_one(model, q, tail)))
     weight = -scale * largest(sigmoid)
-    gather_one(model, q, tail, weight, g)
-    clear(by_tail)
-    gather_one(model, tail, q, weight, by_tail)
+    gather_one(model, q, tail, weight, g, False)
+    gather_one(model, tail, q, weight, by_tail, past)
     return largest(softplus)

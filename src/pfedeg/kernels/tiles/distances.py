@@ -38,6 +38,7 @@ from pfedeg.kernels.vectors import (
     total,
     totals,
 )
+from pfedeg.kernels.writing import write
 from pfedeg.models import RotatE, TransE
 
 CLOSE = 8  # queries that stay close while all of a group's negatives meet them
@@ -177,19 +178,19 @@ def _add_unit(weight, re, im, total_re, total_im):
 
 
 @implement(gather_one, TransE)
-def _gather_one_distance(model, q, row, weight, g):
+def _gather_one_distance(model, q, row, weight, g, past):
     for k in range(0, len(g), LANES):
-        store(g, k, load(g, k) - signed(fill(weight), load(q, k) - load(row, k)))
+        write(g, k, signed(fill(-weight), load(q, k) - load(row, k)), past)
 
 
 @implement(gather_one, RotatE)
-def _gather_one_modulus(model, q, row, weight, g):
+def _gather_one_modulus(model, q, row, weight, g, past):
     m = len(g) // 2
     for k in range(0, m, LANES):
         re, im = load(q, k) - load(row, k), load(q, m + k) - load(row, m + k)
-        s_re, s_im = _add_unit(fill(-weight), re, im, load(g, k), load(g, m + k))
-        store(g, k, s_re)
-        store(g, m + k, s_im)
+        by_re, by_im = _add_unit(fill(-weight), re, im, fill(ZERO), fill(ZERO))
+        write(g, k, by_re, past)
+        write(g, m + k, by_im, past)
 
 
 @implement(gather, TransE)

@@ -5,7 +5,7 @@ compose      q = compose(h, r), r prepared                        (models.py has
 spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
 gather       gradient of a row by its queries: Σ_k c_k · ∂s/∂t (q_k, t);
-             gather_eight, of a query by eight rows; gather_one, by one
+             gather_eight, of a query by eight rows; gather_one, of one by one
 line_up      sixteen queries, as score_all needs them
 score_all    scores of sixteen queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
@@ -61,8 +61,8 @@ def gather_eight(model, q, table, ids, weights, j, soon, g):
     """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]) of j … j + 7 to g, as these rows are close; ask for rows soon … soon + 7."""
 
 
-def gather_one(model, q, row, weight, g):
-    """Add the weight times ∂s/∂q (q, row) to g."""
+def gather_one(model, q, row, weight, g, past):
+    """Write the weight times ∂s/∂q (q, row) into g; see `writing` for past."""
 
 
 def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel, past):

@@ -36,6 +36,7 @@ from pfedeg.kernels.vectors import (
     total,
     totals,
 )
+from pfedeg.kernels.writing import write
 from pfedeg.models import ComplEx, DistMult
 
 
@@ -102,10 +103,10 @@ def _score_all_products(model, table, queries, ids, panel, score):
 
 @implement(compare_one, ComplEx, DistMult)
 def _compare_one_product(model, q, row):
-    s = fill(ZERO)
-    for k in range(0, len(q), LANES):
-        s = fma(load(q, k), load(row, k), s)
-    return total(s)
+    s = fill_wide(ZERO)
+    for k in range(0, len(q), WIDE):
+        s = fma(load_wide(q, k), load_wide(row, k), s)
+    return total(halve(s))
 
 
 @implement(gather_eight, ComplEx, DistMult)
@@ -134,9 +135,9 @@ def _four_weights(weights, j):
 
 
 @implement(gather_one, ComplEx, DistMult)
-def _gather_one_product(model, q, row, weight, g):
-    for k in range(0, len(g), LANES):
-        store(g, k, fma(fill(weight), load(row, k), load(g, k)))
+def _gather_one_product(model, q, row, weight, g, past):
+    for k in range(0, len(g), WIDE):
+        write(g, k, fill_wide(weight) * load_wide(row, k), past)
 
 
 @implement(gather, ComplEx, DistMult)
