@@ -2,8 +2,7 @@
 
 python benchmarks/native.py --data FOLDER       needs cc (GCC or Clang)
 
-C does less: no queries, no loss, no gradients of heads, tails and relations. "Halves": it meets only the upper halves
-of numbers, which Adam keeps beside the rows; half the bytes, and results that are no longer the reference's.
+C does less: no queries, no loss, no gradients of heads, tails and relations.
 """
 
 import argparse
@@ -14,9 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +22,8 @@ from numpy.typing import NDArray
 import phases
 from ours import BATCH, NEGATIVES, PULL, Ours, count, read_graph
 from pfedeg import lines
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, scratch
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, own, scratch
 from pfedeg.kernels.jit import Team
-
-SCALE = 1e-3  # what `phases` weighs a batch's loss with
 
 
 def compile_c() -> ctypes.CDLL:
@@ -58,58 +54,60 @@ class Passes:
         self.x.relation[:] = self.tables.relation
         self.rates = scratch.make_rates(local, 0, 10_000)
         self.team, self.threads, self.c = Team(threads), threads, compile_c()
-        self.halves = np.zeros(self.tables.entity.shape, np.uint16)
-        self.by_query = lines.zeros(self.x.query.shape, np.float32)
+        self.by_query, self.share = lines.zeros(self.x.part.shape, np.float32), np.zeros((2, BATCH), np.float32)
         self.step = 0
 
     def prepare(self, chosen: NDArray[np.int64]) -> None:
         """Negatives and queries of a batch."""
-        self.team.run(phases.draw, self.settings, None, len(self.tables.entity), self.facts, chosen, BATCH, self.x)
-        h, r, _ = self.facts.triples[chosen].T
-        self.x.query[:BATCH] = self.ours.model.compose(self.tables.entity[h], self.tables.relation[r])
+        self.team.run(phases.draw, self.settings, None, self.tables, self.facts, chosen, self.x)
+        self.team.run(phases.ask, self.ours.model, self.tables.entity, self.facts, chosen, self.x)
 
     def meet(self, chosen: NDArray[np.int64]) -> None:
         """Ours."""
-        self.team.run(phases.meet, self.ours.model, self.settings, None, self.tables, self.facts, chosen, BATCH, self.x)
+        self.team.run(phases.meet, self.ours.model, self.settings, None, self.tables, self.facts, chosen, self.x)
 
-    def meet_c(self, table: NDArray[Any], function: Any, chosen: NDArray[np.int64]) -> None:
+    def meet_c(self, chosen: NDArray[np.int64]) -> None:
         """C's."""
-        width = self.tables.entity.shape[1]
-        arrays = [_at(array) for array in (table, self.x.query, self.x.ids, self.x.weight, self.by_query)]
+        x, width, halves = self.x, self.tables.entity.shape[1], cast(Any, own)  # compiled, but also Python
 
         def work(thread: int, threads: int, _: object) -> None:
-            begin, end = BATCH * thread // threads, BATCH * (thread + 1) // threads
-            numbers = [ctypes.c_float(float(number)) for number in (self.settings.alpha, SCALE)]
-            function(*arrays, width, NEGATIVES, begin, end, *numbers)
+            for half in range(2):
+                rows = [x.ids[half], x.begin[half], x.end[half], x.weight[half], self.by_query[half], self.share[half]]
+                arrays = [_at(array) for array in (self.tables.entity, x.query, *rows)]
+                positives = halves.positives_of.py_func(half, thread, threads, BATCH)
+                self.c.meet(*arrays, width, *positives, ctypes.c_float(float(self.settings.alpha)))
 
         self.team.run(work)
 
-    def sort(self, chosen: NDArray[np.int64]) -> None:
-        """Ours, for both."""
-        self.team.run(phases.sort, self.settings, None, BATCH, self.x)
-        self.team.run(phases.settle, self.settings, BATCH, BATCH, self.x)
+    def finish(self, chosen: NDArray[np.int64]) -> None:
+        """Ours, for both: what lies between the passes."""
+        self.team.run(phases.sort, BATCH, self.x)
+        self.team.run(phases.conclude, self.ours.model, self.settings, self.tables.entity, BATCH, self.x)
+        self.team.run(phases.settle, self.settings, None, BATCH, self.x)
 
     def update(self, chosen: NDArray[np.int64]) -> None:
         """Ours."""
         near = Knowledge(self.known, self.known[:0])
-        state = (self.settings, self.tables, self.moments, near, BATCH, self.rates, self.step, self.x)
+        state = (self.settings, None, self.tables, self.moments, near, BATCH, self.rates, self.step, self.x)
         self.team.run(phases.update, self.ours.model, *state)
         self.step += 1
 
-    def update_c(self, halves: NDArray[np.uint16] | None, chosen: NDArray[np.int64]) -> None:
+    def update_c(self, chosen: NDArray[np.int64]) -> None:
         """C's."""
         x, moments, (entities, width) = self.x, self.moments, self.tables.entity.shape
         tables = (self.tables.entity, moments.entity1, moments.entity2, self.known, x.square)
-        arrays = [_at(array) for array in (*tables, x.query, x.source, x.sorted_weight, x.place)]
         pull = self.settings.pull / np.sqrt(x.square.sum()) if x.square.any() else 0.0
         rate, unbias = self.rates[self.step, :2]
+        halves = cast(Any, own)
 
         def work(thread: int, threads: int, _: object) -> None:
             begin, end = entities * thread // threads, entities * (thread + 1) // threads
             numbers = [ctypes.c_float(float(number)) for number in (pull, rate, unbias, self.settings.epsilon)]
-            self.c.update(
-                *arrays, _at(halves) if halves is not None else None, *x.place.shape, width, begin, end, *numbers
-            )
+            for half, (first, last) in enumerate(((0, entities // 2), (entities // 2, entities))):
+                lists = x.place[slice(*halves.threads_of.py_func(half, threads))]
+                pairs = (x.query, x.source, x.sorted_weight, x.factor[half], lists)
+                arrays = [_at(array) for array in (*tables, *pairs)]
+                self.c.update(*arrays, *lists.shape, width, max(begin, first), min(end, last), *numbers)
 
         self.team.run(work)
         x.head[:] = -1
@@ -119,15 +117,19 @@ class Passes:
         """C computes what we do: the weights of all pairs, and the rows that are neither heads nor tails."""
         self.prepare(chosen)
         self.meet(chosen)
-        weights = self.x.weight.copy()
-        self.meet_c(self.tables.entity, self.c.meet_floats, chosen)
-        np.testing.assert_allclose(self.x.weight[:BATCH], weights[:BATCH], rtol=1e-4, atol=1e-9)
-        self.sort(chosen)
+        weights, shares = self.x.weight.copy(), self.x.sums[:, :, 0].copy()
+        self.meet_c(chosen)
+        for half, i in np.ndindex(2, BATCH):
+            of = half, slice(self.x.begin[half, i], self.x.end[half, i])
+            found = self.x.weight[of] / self.share[half, i]
+            np.testing.assert_allclose(found, weights[of] / shares[half, i], rtol=1e-4, atol=1e-9)
+        self.x.weight[:] = weights
+        self.finish(chosen)
         kept = self.tables.copy(), self.moments.copy(), self.x.head.copy()
         self.update(chosen)
         expected = self.tables.entity.copy()
         self.tables, self.moments, self.x.head[:], self.step = kept[0], kept[1], kept[2], self.step - 1
-        self.update_c(None, chosen)
+        self.update_c(chosen)
         others = np.setdiff1d(np.arange(len(expected)), self.facts.triples[chosen][:, [0, 2]])
         np.testing.assert_allclose(self.tables.entity[others], expected[others], rtol=1e-3, atol=1e-6)
 
@@ -152,8 +154,7 @@ def main() -> None:
     p.check(choose())
     ways: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
         "ours": (p.meet, p.update),
-        "C": (partial(p.meet_c, p.tables.entity, p.c.meet_floats), partial(p.update_c, None)),
-        "C, halves": (partial(p.meet_c, p.halves, p.c.meet_halves), partial(p.update_c, p.halves)),
+        "C": (p.meet_c, p.update_c),
     }
     times = {way: np.zeros((options.repeats, 2)) for way in ways}
     for repeat in range(options.repeats):
@@ -165,7 +166,7 @@ def main() -> None:
                 work(chosen)
                 times[way][repeat, place] = time.perf_counter() - began
                 if place == 0:
-                    p.sort(chosen)
+                    p.finish(chosen)
     print(f"milliseconds of a batch of {BATCH}, {options.threads} threads: shortest, median of {options.repeats}")
     for way, seconds in times.items():
         both = np.column_stack([seconds, seconds.sum(1)]) * 1e3

@@ -120,7 +120,7 @@ class _Run:
         settings = make_settings(local, absorb, client.entities)
         scratch = make_scratch(settings, chunk, stand_in, min(local.batch, client.train), threads)
         orders = (SHUFFLING + FLOAT * local.epochs) * client.train
-        return knowledge + moments + widened + orders + sum(array.nbytes for array in scratch)
+        return knowledge + moments + widened + orders + scratch.nbytes
 
 
 def used() -> tuple[int, int]:

@@ -122,7 +122,7 @@ def _with_moments(table, moments, e):
 
 @jit
 def _settle(s, contrast, chunk, size, x):
-    """Before pass 3, on one thread: sum what the rows left in order, and link each entity's gradients that are ready."""
+    """Before pass 3, on one thread: sum what rows left in order, and link each entity's gradients that are ready."""
     if s.pull != 0:
         x.total[1] = np.sqrt(_sum(x.square))
     if contrast is not None:

@@ -68,8 +68,8 @@ class Scratch(NamedTuple):
     gradient: Mat  # ready gradients of entity rows: heads, tails, then (shared) each group's negatives
     head: Ids  # (entities,) first ready gradient of an entity, −1 if none
     following: Ids  # the next ready gradient of the same entity
-    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e begin at place[e], end before place[e + 1]
-    source: Ids  # pairs of a positive and its own negative, each thread's sorted by entity: the positive, at even places
+    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e are from place[e] to before place[e + 1]
+    source: Ids  # pairs of a positive and an own negative, each thread's sorted by entity: the positive, at even places
     sorted_weight: Mat  # the same memory from the second number on: ∂L/∂s of these pairs, up to the factor
     touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads, where rows may wait
     due: Ids  # (threads, rows of a thread + 1) a thread's rows of those, then −1
@@ -82,6 +82,11 @@ class Scratch(NamedTuple):
     lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
     pace: NDArray[np.int64]  # see `writing`
     total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; two of them are the same memory."""
+        return sum(array.nbytes for array in self) - self.sorted_weight.nbytes
 
 
 def unit(model: Model) -> int:

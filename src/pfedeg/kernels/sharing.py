@@ -32,7 +32,7 @@ def draw(thread, threads, s, members, tables, positives, chosen, first, key, x):
 
 @jit
 def meet(thread, threads, model, s, members, tables, positives, chosen, scale, x):
-    """This thread's groups: the loss, and gradients by queries, heads, relations, tails and negatives.
+    """Groups of a thread: the loss, and gradients by queries, heads, relations, tails and negatives.
 
     `scale` is ½ (over the size of the batch).
     """

@@ -227,7 +227,7 @@ def _sharing(kind: Vector, doc: str) -> Any:
     return intrinsic(operation)
 
 
-share = _sharing(vector, "The number weights[place] · factor[ids[place]] in every lane, of places that are not negative.")
+share = _sharing(vector, "The number weights[place] · factor[ids[place]] in every lane.")
 share_wide = _sharing(wide, "The same in every lane of sixteen.")
 
 

@@ -58,7 +58,7 @@ def gather(model, q, table, ids, weights, factor, place, lists, entity, g):
 
 
 def gather_eight(model, q, table, ids, weights, j, soon, g):
-    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]) of j … j + 7 to g, as these rows are close; ask for rows soon … soon + 7."""
+    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 7, to g, as they are close; ask for rows soon … soon + 7."""
 
 
 def gather_one(model, q, row, weight, g, past):
