@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pfedeg import lines, randomness
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Tables, positives, reference, scratch
+from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Tables, fused, positives, reference, scratch, writing
 from pfedeg.kernels.fused import Fused
 from pfedeg.kernels.jit import Team, kernel
 from pfedeg.kernels.rows import adam, adam_pulled
@@ -293,6 +293,23 @@ def test_a_running_softmax_meets_ever_larger_scores(spread):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("best", [slice(2, 30), slice(30, 60)], ids=["lower", "upper"])
+@pytest.mark.parametrize("lead", [1, 10, 70])
+def test_halves_of_the_table_are_weighed_together(best, lead, threads):
+    """Negatives of one half of the table score higher, by so much that the other half counts less, hardly, not at all."""
+    model, graph = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1)
+    tables = toy_tables(0, model, graph)
+    q = tables.entity[0] * tables.relation[0]
+    tables.entity[best] += lead * q / (q @ q)
+    case = Case(
+        graph, model, Local(epochs=1, negatives=40, epsilon=1e-3), Absorb(), tables, nothing(model), 1, 4, threads
+    )
+    expected, found = both(case)
+    for field, a, b in zip(("loss", *Tables._fields, *Moments._fields), expected, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
+
+
 @pytest.mark.parametrize("name", ["complex", "distmult"])
 def test_wide_rows_are_moved_in_blocks(name):
     """As narrow ones, one by one; a thread has several blocks, the last one short."""
@@ -344,11 +361,13 @@ def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
     tables = toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, toy_tables(2, model, graph).entity)
     results = []
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 4, 7):
         own, moments = tables.copy(), Moments.zeros(tables)
         loss = Fused(threads).train(model, local, ABSORB[kind], own, moments, knowledge, positives(graph), 9)
         results.append([loss, *(array.tobytes() for array in (*own, *moments))])
-    assert results[0] == results[1] == results[2]  # several threads have also written past the caches, see `writing`
+    assert all(
+        each == results[0] for each in results
+    )  # several threads have also written past the caches, see `writing`
     assert results[0][1] != tables.entity.tobytes()
 
 
@@ -481,3 +500,17 @@ def test_rows_written_past_the_caches_are_the_same():
         assert np.isclose(square[0], np.sum((row - received) ** 2), rtol=1e-5)
     assert results[0] == results[1]
     assert results[0][0] != start[0].tobytes()
+
+
+@pytest.mark.parametrize("sampling", ["own", "shared"])
+def test_both_ways_of_writing_are_tried_at_the_start(sampling, monkeypatch):
+    made = []
+    monkeypatch.setattr(fused, "make_scratch", lambda *given: made.append(scratch.make_scratch(*given)) or made[0])
+    model, graph = MODELS["complex"](5), toy_graph(3, entities=30, relations=2, triples=64)
+    tables, local = toy_tables(0, model, graph), Local(epochs=1, batch=8, negatives=7, sampling=sampling)
+    arguments = tables, Moments.zeros(tables), nothing(model), positives(graph), 9
+    Fused(2).train(model, local, Absorb(), *arguments)
+    through, past, way = made[0].pace[[writing.THROUGH, writing.PAST, writing.WAY]]
+    assert 0 < through < np.iinfo(np.int64).max
+    assert 0 < past < np.iinfo(np.int64).max
+    assert way == (writing.PAST if past < through else writing.THROUGH)

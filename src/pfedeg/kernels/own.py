@@ -107,7 +107,7 @@ def ask(thread, threads, model, table, positives, chosen, x):
 
 @jit
 def meet(thread, threads, model, s, table, size, x):
-    """Rows of a thread's half and their queries: scores, weights, gradients of queries; then sort pairs by entity."""
+    """Rows that are a thread's to meet, and their queries: scores, weights, gradients of queries."""
     g, state, past = x.by_query[thread, 0], x.state[thread], x.pace[WAY] == PAST
     for half in range(2):
         lo, hi = positives_of(half, thread, threads, size)

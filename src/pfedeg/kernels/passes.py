@@ -51,10 +51,10 @@ def train(
             barrier(threads, sync)
             _update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, x)
             _update(thread, threads, model, s, chunk, contrast, tables, moments, knowledge, rates, step, x)
-            step += 1
             if thread == 0:
                 _report(sync, size, x)
                 choose_way(threads, step, x.pace)
+            step += 1
             barrier(threads, sync)
             if x.total[3] != 0:
                 return

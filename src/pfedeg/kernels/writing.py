@@ -16,9 +16,9 @@ PERIOD, TRIES = 128, 3  # steps between trials, and in a trial of each way
 
 @jit
 def choose_way(threads, step, pace):
-    """Choose how this step writes; on one thread, before it does."""
+    """Choose how the next step writes; on one thread, at the end of a step."""
     now, turn = ticks(), step % PERIOD
-    took, pace[SINCE] = now - pace[SINCE], now  # the last step's writing, and since then reading what it wrote
+    took, pace[SINCE] = now - pace[SINCE], now  # this step's reading and writing
     if threads == 1:
         return
     if turn == 0:
