@@ -297,7 +297,7 @@ def test_a_running_softmax_meets_ever_larger_scores(spread):
 @pytest.mark.parametrize("best", [slice(2, 30), slice(30, 60)], ids=["lower", "upper"])
 @pytest.mark.parametrize("lead", [1, 10, 70])
 def test_halves_of_the_table_are_weighed_together(best, lead, threads):
-    """Negatives of one half of the table score higher, by so much that the other half counts less, hardly, not at all."""
+    """Negatives of one half of the table score higher: the other half counts less, hardly, not at all."""
     model, graph = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1)
     tables = toy_tables(0, model, graph)
     q = tables.entity[0] * tables.relation[0]
