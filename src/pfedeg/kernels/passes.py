@@ -166,7 +166,7 @@ def _sum(numbers):
 def _update(thread, threads, model, s, chunk, contrast, tables, moments, knowledge, rates, step, x):
     """Pass 3: the gradient of every row, and one step of Adam."""
     if s.rest:
-        _update_touched(thread, threads, model, s, chunk, tables.entity, moments, rates, step, x)
+        _update_touched(thread, model, s, chunk, tables.entity, moments, rates, step, x)
         return
     entities, rows, past = len(tables.entity), x.by_row.shape[1], _write_past(threads, chunk, x)
     first, last = entities * thread // threads, entities * (thread + 1) // threads
@@ -196,9 +196,9 @@ def _expect_row(s, table, moments, knowledge, e):
 
 
 @jit
-def _update_touched(thread, threads, model, s, chunk, table, moments, rates, step, x):
+def _update_touched(thread, model, s, chunk, table, moments, rates, step, x):
     """The same for rows that do not wait, where others do."""
-    past, due, g = _write_past(threads, chunk, x), x.due[thread], x.by_row[thread, 0]
+    past, due, g = x.pace[WAY] == PAST, x.due[thread], x.by_row[thread, 0]
     n = 0
     while due[n] >= 0:
         e, following = due[n], max(due[n], due[n + 1])
