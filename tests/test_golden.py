@@ -9,6 +9,8 @@ one triple of the 150 to go from rank 1 to 2.
 """
 
 import json
+import os
+import subprocess
 import sys
 import warnings
 from itertools import pairwise
@@ -50,6 +52,19 @@ def check(run: str, found: dict[str, float]) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_golden_numbers(run):
     check(run, measure(run))
+
+
+@pytest.mark.parametrize("model", ["transe", "rotate", "complex"])
+def test_processors_without_wide_registers_reach_the_same_numbers(model, tmp_path):
+    """Compiled for a processor that has only what all of its kind have, whatever this one is."""
+    run = f"pfedeg-plus {model}"
+    code = f"import json, test_golden; print(json.dumps(test_golden.measure({run!r})))"
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=FILE.parent, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    check(run, json.loads(done.stdout))
 
 
 @pytest.mark.parametrize("run", [f"pfedeg-plus {model}" for model in MODELS] + ["fedec transe", "single transe"])

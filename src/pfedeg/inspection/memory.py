@@ -10,7 +10,8 @@ import numpy as np
 from pfedeg.config import Config
 from pfedeg.federation import Federation
 from pfedeg.kernels import Tables
-from pfedeg.kernels.scratch import make_scratch, make_settings, unit
+from pfedeg.kernels.scratch import make_scratch, make_settings
+from pfedeg.kernels.vectors import WIDE
 from pfedeg.shared import ClientId, Shared
 from pfedeg.transport.schedule import side_by_side
 
@@ -111,7 +112,7 @@ class _Run:
         table = self.tables(client)
         knowledge = table if absorb.pull or absorb.contrast else 0
         moments = 0 if self.keeps else 2 * table
-        widened = (table + 2 * table + knowledge) * (model.dim % unit(model) > 0)
+        widened = (table + 2 * table + knowledge) * (model.dim % WIDE > 0)
         stand_in = Tables(
             np.broadcast_to(np.float32(0), (client.entities, model.entity_width)),
             np.broadcast_to(np.float32(0), (client.relations, model.relation_width)),

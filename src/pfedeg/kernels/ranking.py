@@ -1,4 +1,4 @@
-"""Ranking, compiled: sixteen queries at a time against every row, and the places of the true answers."""
+"""Ranking, compiled: a block of queries at a time against every row, and the places of the true answers."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from pfedeg import lines
 from pfedeg.kernels.jit import jit, kernel, take
 from pfedeg.kernels.tiles import QUERIES, line_up, score_all
-from pfedeg.kernels.vectors import LANES, choose, fill, load, store
+from pfedeg.kernels.vectors import LANES, WIDE, choose, fill_wide, load, load_wide, store
 from pfedeg.models import Mat
 from pfedeg.triples import Ids
 
-BLOCKS = 4  # blocks of sixteen queries that meet some rows before the next rows come
+BLOCKS = 2  # blocks of queries that meet some rows before the next rows come
 ROWS = 192  # rows that stay close meanwhile
 
 
@@ -142,14 +142,11 @@ def _count(questions, ids, turn, score, lanes, truths, result):
 @jit
 def _compare(score, truth, above, below):
     """How many scores in each lane are greater than the true answer's, and how many are smaller."""
-    zero, one = fill(np.float32(0.0)), fill(np.float32(1.0))
-    t, u = load(truth, 0), load(truth, LANES)
-    a = b = c = d = zero
-    for e in range(len(score)):
-        s, r = load(score[e], 0), load(score[e], LANES)
-        a, b = a + choose(s, t, one, zero), b + choose(t, s, one, zero)
-        c, d = c + choose(r, u, one, zero), d + choose(u, r, one, zero)
-    store(above, 0, a)
-    store(below, 0, b)
-    store(above, LANES, c)
-    store(below, LANES, d)
+    zero, one = fill_wide(np.float32(0.0)), fill_wide(np.float32(1.0))
+    for lane in range(0, QUERIES, WIDE):
+        t, a, b = load_wide(truth, lane), zero, zero
+        for e in range(len(score)):
+            s = load_wide(score[e], lane)
+            a, b = a + choose(s, t, one, zero), b + choose(t, s, one, zero)
+        store(above, lane, a)
+        store(below, lane, b)

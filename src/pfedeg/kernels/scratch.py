@@ -46,7 +46,7 @@ class Contrast(NamedTuple):
 class Scratch(NamedTuple):
     """Memory for one batch, allocated once per call. A group: positives that share negatives; own ones: each a group.
 
-    Rows are widened to whole wide vectors, negatives of a group to whole vectors.
+    Rows and lists of negatives are filled up to whole wide vectors.
     """
 
     triple: Ids  # (batch, 3) the batch's positives, in a place that all threads have at hand
@@ -89,18 +89,13 @@ class Scratch(NamedTuple):
         return sum(array.nbytes for array in self) - self.sorted_weight.nbytes
 
 
-def unit(model: Model) -> int:
-    """Rows of entities are whole wide vectors, and the halves of complex ones whole vectors: filled up to so many."""
-    return WIDE * model.dim // model.entity_width
-
-
 def widen(model: Model, rows: Mat) -> Mat:
-    """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole units with zeros."""
+    """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole wide vectors with zeros."""
     dim = model.dim
-    if dim % unit(model) == 0:
+    if dim % WIDE == 0:
         return rows if lines.begins_line(rows) else lines.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % unit(model)), np.float32)
+    wide = lines.zeros((len(rows), rows.shape[1] // dim, dim + -dim % WIDE), np.float32)
     wide[:, :, :dim] = parts
     return wide.reshape(len(rows), wide.shape[1] * wide.shape[2])
 
@@ -108,7 +103,7 @@ def widen(model: Model, rows: Mat) -> Mat:
 def narrow(model: Model, wide: Mat, rows: Mat) -> None:
     """Copy what `widen` filled up back to where it came from."""
     if wide is not rows:
-        parts = wide.reshape(len(wide), -1, model.dim + -model.dim % unit(model))
+        parts = wide.reshape(len(wide), -1, model.dim + -model.dim % WIDE)
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
 
 
@@ -153,11 +148,10 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
     entities, width = tables.entity.shape
     members = chunk or 1
     groups = -(-batch // members)
-    negatives = s.negatives + -s.negatives % LANES
+    negatives = s.negatives + -s.negatives % WIDE
     ready = 2 * batch + (groups * negatives if chunk else 0)
     halves, own = (0, 0) if chunk else (2, batch)  # what only own negatives need
-    room = 0 if chunk else s.negatives + -s.negatives % WIDE
-    drawn = (groups, negatives) if chunk else (halves, own * room + AHEAD + WIDE)
+    drawn = (groups, negatives) if chunk else (halves, own * negatives + AHEAD + WIDE)
 
     pairs = lines.zeros((threads * -(-2 * own // threads) * s.negatives, 2), np.float32)
 
@@ -170,7 +164,7 @@ def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, thr
     return Scratch(
         triple=ids(batch, 3),
         query=floats(batch + 1, width),
-        drawn=lines.zeros((threads, 3, room), np.int32),
+        drawn=lines.zeros((threads, 3, 0 if chunk else negatives), np.int32),
         ids=lines.zeros(drawn, np.int32),
         begin=ids(halves, own),
         end=ids(halves, own),

@@ -25,10 +25,8 @@ LANES, WIDE = 8, 16
 ZERO = np.float32(0.0)
 _FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _BITS = ir.VectorType(ir.IntType(32), LANES)
-_MINUS = ir.Constant(_BITS, [-(2**31)] * LANES)  # the sign bit of every lane
 _ESTIMATE = ("arcp", "contract", "afn")  # what lets the processor estimate
 _FIRST = ir.IntType(32)(0)
-_NOTHING = ir.Constant(_FLOATS, [0.0] * LANES)
 
 
 class Vector(types.Type):
@@ -138,7 +136,13 @@ def expect_line(typing: Any, row: Any, place: Any) -> Any:
     return types.void(row, types.intp), generate
 
 
-def _fill(builder: Any, number: Any, lanes: int) -> Any:
+def _constant(kind: Any, number: float) -> Any:
+    """A number in every lane."""
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def fill_vector(builder: Any, number: Any, lanes: int) -> Any:
+    """A number in so many lanes."""
     one = builder.insert_element(ir.Constant(ir.VectorType(ir.FloatType(), lanes), [0.0] * lanes), number, _FIRST)
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
@@ -146,7 +150,7 @@ def _fill(builder: Any, number: Any, lanes: int) -> Any:
 def _filling(kind: Vector, doc: str) -> Any:
     def operation(typing: Any, number: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            return _fill(builder, arguments[0], kind.floats.count)
+            return fill_vector(builder, arguments[0], kind.floats.count)
 
         return kind(types.float32), generate
 
@@ -163,7 +167,7 @@ def fill_like(typing: Any, number: Any, other: Any) -> Any:
     """The same number in as many lanes as the other vector has."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return _fill(builder, arguments[0], sig.return_type.floats.count)
+        return fill_vector(builder, arguments[0], sig.return_type.floats.count)
 
     return other(types.float32, other), generate
 
@@ -184,17 +188,11 @@ low = _halving(0, "The first eight of sixteen numbers.")
 high = _halving(LANES, "The last eight of sixteen numbers.")
 
 
-@jit
-def halve(a):
-    """Sixteen numbers as eight sums of two."""
-    return low(a) + high(a)
-
-
 def _repeating(kind: Vector, doc: str) -> Any:
     def operation(typing: Any, row: Any, place: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             data = context.make_array(sig.args[0])(context, builder, arguments[0]).data
-            return _fill(builder, builder.load(builder.gep(data, [arguments[1]])), kind.floats.count)
+            return fill_vector(builder, builder.load(builder.gep(data, [arguments[1]])), kind.floats.count)
 
         return kind(row, types.intp), generate
 
@@ -219,7 +217,7 @@ def _sharing(kind: Vector, doc: str) -> Any:
             which = builder.load(builder.gep(ids, [arguments[3]]))
             weight = builder.load(builder.gep(weights, [arguments[3]]))
             number = builder.fmul(weight, builder.load(builder.gep(factor, [which])))
-            return _fill(builder, number, kind.floats.count)
+            return fill_vector(builder, number, kind.floats.count)
 
         return kind(weights, factor, ids, types.intp), generate
 
@@ -248,20 +246,25 @@ def pick(typing: Any, table: Any, ids: Any, place: Any) -> Any:
     return types.Array(table.dtype, 1, "C")(table, ids, types.intp), generate
 
 
-def _library(name: str, operands: int, doc: str) -> Any:
-    """A function of LLVM's on every lane."""
+def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
+    """Call a function of LLVM's on every lane."""
+    floats = arguments[0].type
+    kind = ir.FunctionType(floats, [floats] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{floats.count}f32")
+    return builder.call(function, arguments, fastmath=flags)
 
-    def call(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        floats = sig.return_type.floats
-        kind = ir.FunctionType(floats, [floats] * operands)
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{floats.count}f32")
-        return builder.call(function, arguments)
+
+def _library(name: str, operands: int, doc: str) -> Any:
+    """The same as an operation of compiled code."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return call(builder, name, *arguments)
 
     def one(typing: Any, a: Any) -> Any:
-        return a(a), call
+        return a(a), generate
 
     def three(typing: Any, a: Any, b: Any, c: Any) -> Any:
-        return a(a, a, a), call
+        return a(a, a, a), generate
 
     operation = one if operands == 1 else three
     operation.__doc__ = doc
@@ -279,14 +282,13 @@ def inverse_root(typing: Any, a: Any) -> Any:
     """1 / √a, with a taken as tiny where it is 0: the processor's estimate and a step of Newton's, to about 1e-7."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        tiny = ir.Constant(_FLOATS, [float(np.float32(1e-37))] * LANES)
+        floats = sig.return_type.floats
+        tiny = _constant(floats, float(np.float32(1e-37)))
         kept = builder.select(builder.fcmp_ordered(">", arguments[0], tiny), arguments[0], tiny)
-        kind = ir.FunctionType(_FLOATS, [_FLOATS])
-        name = f"llvm.sqrt.v{LANES}f32"
-        length = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [kept], fastmath=_ESTIMATE)
-        return builder.fdiv(ir.Constant(_FLOATS, [1.0] * LANES), length, flags=_ESTIMATE)
+        length = call(builder, "sqrt", kept, flags=_ESTIMATE)
+        return builder.fdiv(_constant(floats, 1.0), length, flags=_ESTIMATE)
 
-    return vector(vector), generate
+    return a(a), generate
 
 
 @intrinsic
@@ -297,7 +299,7 @@ def choose(typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
         a, b, yes, no = arguments
         return builder.select(builder.fcmp_ordered(">", a, b), yes, no)
 
-    return vector(vector, vector, vector, vector), generate
+    return yes(a, b, yes, no), generate
 
 
 @intrinsic
@@ -306,11 +308,15 @@ def signed(typing: Any, weight: Any, a: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         weight, a = arguments
-        flipped = builder.xor(builder.bitcast(weight, _BITS), builder.and_(builder.bitcast(a, _BITS), _MINUS))
-        there = builder.sext(builder.fcmp_unordered("!=", a, _NOTHING), _BITS)
-        return builder.bitcast(builder.and_(flipped, there), _FLOATS)
+        floats = a.type
+        bits = ir.VectorType(ir.IntType(32), floats.count)
+        flipped = builder.xor(
+            builder.bitcast(weight, bits), builder.and_(builder.bitcast(a, bits), _constant(bits, -(2**31)))
+        )
+        there = builder.fcmp_unordered("!=", a, _constant(floats, 0.0))
+        return builder.bitcast(builder.select(there, flipped, _constant(bits, 0)), floats)
 
-    return vector(vector, vector), generate
+    return a(weight, a), generate
 
 
 @intrinsic
@@ -334,16 +340,24 @@ def _pairs(builder: Any, a: Any, b: Any, join: Callable[[Any, Any], Any]) -> Any
 
 @intrinsic
 def totals(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """The sums of eight vectors, as one vector."""
+    """The sums of eight vectors, as one vector of eight."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        rest = list(arguments)
+        rest = [_eight(builder, each) for each in arguments]
         for _ in range(2):
             rest = [_pairs(builder, rest[i], rest[i + 1], builder.fadd) for i in range(0, len(rest), 2)]
         low, high = ir.Constant(_BITS, [0, 1, 2, 3, 8, 9, 10, 11]), ir.Constant(_BITS, [4, 5, 6, 7, 12, 13, 14, 15])
         return builder.fadd(builder.shuffle_vector(*rest, low), builder.shuffle_vector(*rest, high))
 
-    return vector(*[vector] * 8), generate
+    return vector(*[a] * 8), generate
+
+
+def _eight(builder: Any, a: Any) -> Any:
+    """Sixteen lanes as eight sums of two."""
+    if a.type.count == LANES:
+        return a
+    halves = (ir.Constant(_BITS, [*range(first, first + LANES)]) for first in (0, LANES))
+    return builder.fadd(*(builder.shuffle_vector(a, a, half) for half in halves))
 
 
 def _fold(builder: Any, a: Any, join: Callable[[Any, Any], Any]) -> Any:
@@ -360,9 +374,9 @@ def total(typing: Any, a: Any) -> Any:
     """The sum of the lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return _fold(builder, arguments[0], builder.fadd)
+        return _fold(builder, _eight(builder, arguments[0]), builder.fadd)
 
-    return types.float32(vector), generate
+    return types.float32(a), generate
 
 
 @intrinsic
@@ -447,8 +461,8 @@ def expect(row):
 @jit
 def clear(row):
     """Set to zero."""
-    for k in range(0, len(row), LANES):
-        store(row, k, fill(np.float32(0.0)))
+    for k in range(0, len(row), WIDE):
+        store(row, k, fill_wide(np.float32(0.0)))
 
 
 @jit
@@ -462,10 +476,10 @@ def scale(row, factor):
 @jit
 def add(row, other, soon):
     """Add: row ← row + other; meanwhile ask for what is added soon."""
-    for k in range(0, len(row), LANES):
+    for k in range(0, len(row), WIDE):
         if k % WIDE == 0:
             expect_line(soon, k)
-        store(row, k, load(row, k) + load(other, k))
+        store(row, k, load_wide(row, k) + load_wide(other, k))
 
 
 @jit

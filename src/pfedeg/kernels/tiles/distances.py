@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import jit
+from pfedeg.kernels.native import LANES, fill, load, repeat, share
 from pfedeg.kernels.tiles.matrix import four
 from pfedeg.kernels.tiles.operations import (
+    QUERIES,
     compare,
     compare_group,
     compare_one,
@@ -17,21 +20,19 @@ from pfedeg.kernels.tiles.operations import (
     score_all,
 )
 from pfedeg.kernels.vectors import (
-    LANES,
     WIDE,
     ZERO,
     clear,
     expect_eight,
     expect_four,
-    fill,
+    fill_wide,
     fma,
     four_rows,
     inverse_root,
-    load,
+    load_wide,
     magnitude,
     pick,
-    repeat,
-    share,
+    share_wide,
     signed,
     store,
     store_four,
@@ -63,7 +64,7 @@ def _compare_distance(model, q, table, ids, j):
         sf += magnitude(x - load(f, k))
         sg += magnitude(x - load(g, k))
         sh += magnitude(x - load(h, k))
-    return fill(np.float32(model.gamma)) - totals(sa, sb, sc, sd, se, sf, sg, sh)
+    return vectors.fill(np.float32(model.gamma)) - totals(sa, sb, sc, sd, se, sf, sg, sh)
 
 
 @implement(compare, RotatE)
@@ -82,7 +83,7 @@ def _compare_modulus(model, q, table, ids, j):
         sf = _add_modulus(re - load(f, k), im - load(f, m + k), sf)
         sg = _add_modulus(re - load(g, k), im - load(g, m + k), sg)
         sh = _add_modulus(re - load(h, k), im - load(h, m + k), sh)
-    return fill(np.float32(model.gamma)) - totals(sa, sb, sc, sd, se, sf, sg, sh)
+    return vectors.fill(np.float32(model.gamma)) - totals(sa, sb, sc, sd, se, sf, sg, sh)
 
 
 @jit
@@ -95,7 +96,7 @@ def _add_modulus(re, im, total):
 @implement(compare_group, TransE, RotatE)
 def _compare_group_distances(model, query, begin, end, table, ids, j, score):
     for i in range(begin, end):
-        expect_eight(table, ids, j + LANES, (i - begin) * WIDE)
+        expect_eight(table, ids, j + vectors.LANES, (i - begin) * WIDE)
         store(score[i], j, compare(model, query[i], table, ids, j))
 
 
@@ -107,8 +108,8 @@ def _line_up_nothing(model, queries, ids, panel):
 @implement(score_all, TransE, RotatE)
 def _score_all_distances(model, table, queries, ids, panel, score):
     for e in range(len(table)):  # the score is symmetric, so a row is compared with queries as with other rows
-        store(score[e], 0, compare(model, table[e], queries, ids, 0))
-        store(score[e], LANES, compare(model, table[e], queries, ids, LANES))
+        for lane in range(0, QUERIES, vectors.LANES):
+            store(score[e], lane, compare(model, table[e], queries, ids, lane))
 
 
 @implement(compare_one, TransE)
@@ -131,25 +132,26 @@ def _compare_one_modulus(model, q, row):
 def _gather_eight_distances(model, q, table, ids, weights, j, soon, g):
     a, b, c, d = four_rows(table, ids, j)
     e, f, h, i = four_rows(table, ids, j + 4)
+    s, t, u, v = four_rows(table, ids, soon)
+    w, x, y, z = four_rows(table, ids, soon + 4)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
     we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
-    half = len(q) // (2 * LANES) * LANES
-    for begin, end, ahead in ((0, half, soon), (half, len(q), soon + 4)):
-        p, r, s, t = four_rows(table, ids, ahead)
-        for k in range(begin, end, LANES):
-            expect_four(p, r, s, t, 2 * (k - begin))
-            x = load(q, k)
-            first = signed(wa, x - load(a, k)) + signed(wb, x - load(b, k))
-            second = signed(wc, x - load(c, k)) + signed(wd, x - load(d, k))
-            third = signed(we, x - load(e, k)) + signed(wf, x - load(f, k))
-            fourth = signed(wh, x - load(h, k)) + signed(wi, x - load(i, k))
+    for line in range(0, len(q), WIDE):
+        expect_four(s, t, u, v, line)
+        expect_four(w, x, y, z, line)
+        for k in range(line, line + WIDE, LANES):
+            p = load(q, k)
+            first = signed(wa, p - load(a, k)) + signed(wb, p - load(b, k))
+            second = signed(wc, p - load(c, k)) + signed(wd, p - load(d, k))
+            third = signed(we, p - load(e, k)) + signed(wf, p - load(f, k))
+            fourth = signed(wh, p - load(h, k)) + signed(wi, p - load(i, k))
             store(g, k, load(g, k) - ((first + second) + (third + fourth)))
 
 
 @implement(gather_eight, RotatE)
 def _gather_eight_moduli(model, q, table, ids, weights, j, soon, g):
-    for n in range(0, LANES, 4):
-        _gather_four_moduli(q, table, ids, weights, j + n, soon + n, g)
+    _gather_four_moduli(q, table, ids, weights, j, soon, g)
+    _gather_four_moduli(q, table, ids, weights, j + 4, soon + 4, g)
 
 
 @jit
@@ -158,16 +160,18 @@ def _gather_four_moduli(q, table, ids, weights, j, soon, g):
     e, f, h, i = four_rows(table, ids, soon)
     wa, wb, wc, wd = fill(-weights[j]), fill(-weights[j + 1]), fill(-weights[j + 2]), fill(-weights[j + 3])
     m = len(q) // 2
-    for k in range(0, m, LANES):
-        expect_four(e, f, h, i, 2 * k)
-        re, im = load(q, k), load(q, m + k)
-        s_re, s_im = load(g, k), load(g, m + k)
-        s_re, s_im = _add_unit(wa, re - load(a, k), im - load(a, m + k), s_re, s_im)
-        s_re, s_im = _add_unit(wb, re - load(b, k), im - load(b, m + k), s_re, s_im)
-        s_re, s_im = _add_unit(wc, re - load(c, k), im - load(c, m + k), s_re, s_im)
-        s_re, s_im = _add_unit(wd, re - load(d, k), im - load(d, m + k), s_re, s_im)
-        store(g, k, s_re)
-        store(g, m + k, s_im)
+    for line in range(0, m, WIDE):
+        expect_four(e, f, h, i, line)
+        expect_four(e, f, h, i, m + line)
+        for k in range(line, line + WIDE, LANES):
+            re, im = load(q, k), load(q, m + k)
+            s_re, s_im = load(g, k), load(g, m + k)
+            s_re, s_im = _add_unit(wa, re - load(a, k), im - load(a, m + k), s_re, s_im)
+            s_re, s_im = _add_unit(wb, re - load(b, k), im - load(b, m + k), s_re, s_im)
+            s_re, s_im = _add_unit(wc, re - load(c, k), im - load(c, m + k), s_re, s_im)
+            s_re, s_im = _add_unit(wd, re - load(d, k), im - load(d, m + k), s_re, s_im)
+            store(g, k, s_re)
+            store(g, m + k, s_im)
 
 
 @jit
@@ -218,13 +222,13 @@ def _gather_distances(model, q, table, ids, weights, factor, place, lists, entit
 @implement(gather, RotatE)
 def _gather_moduli(model, q, table, ids, weights, factor, place, lists, entity, g):
     m = len(q) // 2
-    for k in range(0, m, LANES):
-        re, im = load(q, k), load(q, m + k)
-        s_re = s_im = fill(ZERO)
+    for k in range(0, m, WIDE):
+        re, im = load_wide(q, k), load_wide(q, m + k)
+        s_re = s_im = fill_wide(ZERO)
         for part in range(lists[0], lists[1]):
             for j in range(place[part, entity], place[part, entity + 1], 2):
-                row, w = pick(table, ids, j), fill(ZERO) - share(weights, factor, ids, j)
-                s_re, s_im = _add_unit(w, re - load(row, k), im - load(row, m + k), s_re, s_im)
+                row, w = pick(table, ids, j), fill_wide(ZERO) - share_wide(weights, factor, ids, j)
+                s_re, s_im = _add_unit(w, re - load_wide(row, k), im - load_wide(row, m + k), s_re, s_im)
         store(g, k, s_re)
         store(g, m + k, s_im)
 

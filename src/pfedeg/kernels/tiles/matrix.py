@@ -1,8 +1,18 @@
-"""Matrix products in registers, compiled: six rows or queries by sixteen numbers at a time."""
+"""Matrix products in registers, compiled: six rows or queries at a time, their sums a tuple of vectors."""
 
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from pfedeg.kernels import native
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.vectors import LANES, ZERO, fill, fma, load, repeat, store
+from pfedeg.kernels.native import LANES
+from pfedeg.kernels.vectors import ZERO, call, fill_vector, fill_wide, load_wide, store
 from pfedeg.kernels.writing import write
+
+SIX = 6  # by two vectors: sums, columns and a factor fit into 16 registers
 
 
 @jit
@@ -19,65 +29,59 @@ def six(i, end, none):
 
 
 @jit
+def score_six(table, rows, panel, lane, score):
+    """Scores of six rows with the queries of two registers, from a lane on, whose k-th numbers are panel[k]."""
+    zero = native.fill(ZERO)
+    sums = _six_of((zero, zero))
+    for k in range(len(panel)):
+        sums = _add_products(sums, table, rows, k, (native.load(panel[k], lane), native.load(panel[k], lane + LANES)))
+    for n in range(SIX):
+        store(score[rows[n]], lane, sums[2 * n])
+        store(score[rows[n]], lane + LANES, sums[2 * n + 1])
+
+
+@jit
 def by_queries(rows, weight, i, g, k):
     """Sixteen columns, from k on, of the gradients of six queries."""
-    sums = _six_by_sixteen(weight, i, rows, _load_six(g, k), _load_six(g, k + LANES))
-    _store_six(g, k, sums[0])
-    _store_six(g, k + LANES, sums[1])
-
-
-@jit
-def score_six(table, rows, panel, score):
-    """Scores of six rows with sixteen queries, whose k-th numbers are panel[k]."""
-    zero = fill(ZERO)
-    none = zero, zero, zero, zero, zero, zero
-    sums = _six_by_sixteen(table, rows, panel, none, none)
-    for n in range(6):
-        store(score[rows[n]], 0, sums[0][n])
-        store(score[rows[n]], LANES, sums[1][n])
-
-
-@jit
-def _six_by_sixteen(left, i, right, low, high):
-    """Add the product of six rows of `left` with a matrix of sixteen columns to its left and right half."""
-    a, b, c, d, e, f = left[i[0]], left[i[1]], left[i[2]], left[i[3]], left[i[4]], left[i[5]]
-    a0, b0, c0, d0, e0, f0 = low
-    a8, b8, c8, d8, e8, f8 = high
-    for k in range(len(right)):
-        x, y = load(right[k], 0), load(right[k], LANES)
-        a0, a8 = fma(repeat(a, k), x, a0), fma(repeat(a, k), y, a8)
-        b0, b8 = fma(repeat(b, k), x, b0), fma(repeat(b, k), y, b8)
-        c0, c8 = fma(repeat(c, k), x, c0), fma(repeat(c, k), y, c8)
-        d0, d8 = fma(repeat(d, k), x, d0), fma(repeat(d, k), y, d8)
-        e0, e8 = fma(repeat(e, k), x, e0), fma(repeat(e, k), y, e8)
-        f0, f8 = fma(repeat(f, k), x, f0), fma(repeat(f, k), y, f8)
-    return (a0, b0, c0, d0, e0, f0), (a8, b8, c8, d8, e8, f8)
+    a, b, c = load_wide(g[0], k), load_wide(g[1], k), load_wide(g[2], k)
+    sums = a, b, c, load_wide(g[3], k), load_wide(g[4], k), load_wide(g[5], k)
+    for j in range(len(rows)):
+        sums = _add_products(sums, weight, i, j, (load_wide(rows[j], 0),))
+    for n in range(SIX):
+        store(g[n], k, sums[n])
 
 
 @jit
 def by_rows(queries, weight, j, g, k, past):
-    """Sixteen columns, from k on, of the gradients of six rows."""
-    ak = bk = ck = dk = ek = fk = al = bl = cl = dl = el = fl = fill(ZERO)
+    """Sixteen columns, from k on, of the gradients of six rows from j on."""
+    sums = _six_of((fill_wide(ZERO),))
     for i in range(len(queries)):
-        w, x, y = weight[i], load(queries[i], 0), load(queries[i], LANES)
-        ak, al = fma(repeat(w, j), x, ak), fma(repeat(w, j), y, al)
-        bk, bl = fma(repeat(w, j + 1), x, bk), fma(repeat(w, j + 1), y, bl)
-        ck, cl = fma(repeat(w, j + 2), x, ck), fma(repeat(w, j + 2), y, cl)
-        dk, dl = fma(repeat(w, j + 3), x, dk), fma(repeat(w, j + 3), y, dl)
-        ek, el = fma(repeat(w, j + 4), x, ek), fma(repeat(w, j + 4), y, el)
-        fk, fl = fma(repeat(w, j + 5), x, fk), fma(repeat(w, j + 5), y, fl)
-    low, high = (ak, bk, ck, dk, ek, fk), (al, bl, cl, dl, el, fl)
-    for n in range(6):
-        write(g[n], k, low[n], past)
-        write(g[n], k + LANES, high[n], past)
+        sums = _add_products(sums, weight.T, six(j, j + SIX, j), i, (load_wide(queries[i], 0),))
+    for n in range(SIX):
+        write(g[n], k, sums[n], past)
 
 
 @jit
-def _load_six(g, k):
-    return load(g[0], k), load(g[1], k), load(g[2], k), load(g[3], k), load(g[4], k), load(g[5], k)
+def _six_of(a):
+    return a + a + a + a + a + a
 
 
-@jit
-def _store_six(g, k, sums):
-    for n in range(6):
-        store(g[n], k, sums[n])
+@intrinsic
+def _add_products(typing: Any, sums: Any, left: Any, rows: Any, k: Any, columns: Any) -> Any:
+    """Row after row, column after column: the sum and left[rows[n], k] · columns[m]."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        totals, rows, columns = (cgutils.unpack_tuple(builder, arguments[place]) for place in (0, 2, 4))
+        view = context.make_array(sig.args[1])(context, builder, arguments[1])
+        down, right = cgutils.unpack_tuple(builder, view.strides)
+        rest, results = iter(totals), []
+        for row in rows:
+            # numbers that lie side by side need no distance in memory, which would take another register
+            far, step, near = (row, down, arguments[3]) if sig.args[1].layout == "C" else (arguments[3], right, row)
+            start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(far, step))
+            place = builder.gep(builder.inttoptr(start, view.data.type), [near])
+            factor = fill_vector(builder, builder.load(place), columns[0].type.count)
+            results += [call(builder, "fmuladd", factor, column, next(rest)) for column in columns]
+        return context.make_tuple(builder, sig.return_type, results)
+
+    return sums(sums, left, rows, types.intp, columns), generate

@@ -6,11 +6,11 @@ spread       gradients of h and r from the gradient of q, r prepared
 compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
 gather       gradient of a row by its queries: Σ_k c_k · ∂s/∂t (q_k, t);
              gather_eight, of a query by eight rows; gather_one, of one by one
-line_up      sixteen queries, as score_all needs them
-score_all    scores of sixteen queries with all rows
+line_up      a block of queries, as score_all needs them
+score_all    scores of a block of queries with all rows
 exchange     gradients of some queries by the same rows, and of the rows by the queries
 
-Rows are whole wide vectors, the halves of complex ones whole vectors (`scratch.widen` sees to it).
+Rows are whole wide vectors, as are the halves of complex ones (`scratch.widen` sees to it).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from typing import Any
 
 from numba.extending import overload
 
-QUERIES = 16  # queries that are compared with all rows together
+QUERIES = 32  # a block: queries that are compared with all rows together
 
 
 def prepare(model, r, prepared):
@@ -73,11 +73,11 @@ def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, pan
 
 
 def line_up(model, queries, ids, panel):
-    """Write what `score_all` needs of the queries ids[0] … ids[15]."""
+    """Write what `score_all` needs of the queries ids[0] … ids[QUERIES − 1]."""
 
 
 def score_all(model, table, queries, ids, panel, score):
-    """Scores of the queries ids[0] … ids[15], lined up, with every row of a table: score[row, query]."""
+    """Scores of the queries ids[0] … ids[QUERIES − 1], lined up, with every row of a table: score[row, query]."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,7 +1,9 @@
 """ComplEx and DistMult: scores are products of a query and a row, so that many of them are matrix products."""
 
+from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import inline
-from pfedeg.kernels.tiles.matrix import by_queries, by_rows, score_six, six
+from pfedeg.kernels.native import LANES, fill, load, repeat
+from pfedeg.kernels.tiles.matrix import SIX, by_queries, by_rows, score_six, six
 from pfedeg.kernels.tiles.operations import (
     QUERIES,
     compare,
@@ -16,20 +18,15 @@ from pfedeg.kernels.tiles.operations import (
     score_all,
 )
 from pfedeg.kernels.vectors import (
-    LANES,
     WIDE,
     ZERO,
     expect_eight,
     expect_four,
-    fill,
     fill_wide,
     fma,
     four_rows,
-    halve,
-    load,
     load_wide,
     pick,
-    repeat_wide,
     share_wide,
     store,
     store_four,
@@ -44,25 +41,25 @@ from pfedeg.models import ComplEx, DistMult
 def _compare_product(model, q, table, ids, j):
     a, b, c, d = four_rows(table, ids, j)
     e, f, g, h = four_rows(table, ids, j + 4)
-    sa = sb = sc = sd = se = sf = sg = sh = fill_wide(ZERO)
-    for k in range(0, len(q), WIDE):
-        x = load_wide(q, k)
-        sa = fma(x, load_wide(a, k), sa)
-        sb = fma(x, load_wide(b, k), sb)
-        sc = fma(x, load_wide(c, k), sc)
-        sd = fma(x, load_wide(d, k), sd)
-        se = fma(x, load_wide(e, k), se)
-        sf = fma(x, load_wide(f, k), sf)
-        sg = fma(x, load_wide(g, k), sg)
-        sh = fma(x, load_wide(h, k), sh)
-    return totals(halve(sa), halve(sb), halve(sc), halve(sd), halve(se), halve(sf), halve(sg), halve(sh))
+    sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        x = load(q, k)
+        sa = fma(x, load(a, k), sa)
+        sb = fma(x, load(b, k), sb)
+        sc = fma(x, load(c, k), sc)
+        sd = fma(x, load(d, k), sd)
+        se = fma(x, load(e, k), se)
+        sf = fma(x, load(f, k), sf)
+        sg = fma(x, load(g, k), sg)
+        sh = fma(x, load(h, k), sh)
+    return totals(sa, sb, sc, sd, se, sf, sg, sh)
 
 
 @implement(compare_group, ComplEx, DistMult)
 def _compare_group_products(model, query, begin, end, table, ids, j, score):
     """Three queries at a time; the last ones may come twice."""
     for i in range(begin, end, 3):
-        expect_eight(table, ids, j + LANES, (i - begin) // 3 * WIDE)
+        expect_eight(table, ids, j + vectors.LANES, (i - begin) // 3 * WIDE)
         i2, i3 = min(i + 1, end - 1), min(i + 2, end - 1)
         a, b, c = _three_by_four(query[i], query[i2], query[i3], table, ids, j)
         d, e, f = _three_by_four(query[i], query[i2], query[i3], table, ids, j + 4)
@@ -97,16 +94,17 @@ def _line_up_columns(model, queries, ids, panel):
 @implement(score_all, ComplEx, DistMult)
 def _score_all_products(model, table, queries, ids, panel, score):
     """A matrix product: six rows at a time meet all queries."""
-    for e in range(0, len(table), 6):
-        score_six(table, six(e, len(table), len(table) - 1), panel, score)
+    for e in range(0, len(table), SIX):
+        for lane in range(0, QUERIES, 2 * LANES):
+            score_six(table, six(e, len(table), len(table) - 1), panel, lane, score)
 
 
 @implement(compare_one, ComplEx, DistMult)
 def _compare_one_product(model, q, row):
-    s = fill_wide(ZERO)
-    for k in range(0, len(q), WIDE):
-        s = fma(load_wide(q, k), load_wide(row, k), s)
-    return total(halve(s))
+    s = fill(ZERO)
+    for k in range(0, len(q), LANES):
+        s = fma(load(q, k), load(row, k), s)
+    return total(s)
 
 
 @implement(gather_eight, ComplEx, DistMult)
@@ -115,29 +113,23 @@ def _gather_eight_products(model, q, table, ids, weights, j, soon, g):
     e, f, h, i = four_rows(table, ids, j + 4)
     s, t, u, v = four_rows(table, ids, soon)
     w, x, y, z = four_rows(table, ids, soon + 4)
-    wa, wb, wc, wd = _four_weights(weights, j)
-    we, wf, wh, wi = _four_weights(weights, j + 4)
-    for k in range(0, len(q), WIDE):
-        expect_four(s, t, u, v, k)
-        expect_four(w, x, y, z, k)
-        first = fma(wb, load_wide(b, k), fma(wa, load_wide(a, k), load_wide(g, k)))
-        first = fma(wd, load_wide(d, k), fma(wc, load_wide(c, k), first))
-        second = fma(wf, load_wide(f, k), we * load_wide(e, k))
-        second = fma(wi, load_wide(i, k), fma(wh, load_wide(h, k), second))
-        store(g, k, first + second)
-
-
-@inline
-def _four_weights(weights, j):
-    """Weights j … j + 3, each in sixteen lanes."""
-    a, b = repeat_wide(weights, j), repeat_wide(weights, j + 1)
-    return a, b, repeat_wide(weights, j + 2), repeat_wide(weights, j + 3)
+    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
+    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
+    for line in range(0, len(q), WIDE):
+        expect_four(s, t, u, v, line)
+        expect_four(w, x, y, z, line)
+        for k in range(line, line + WIDE, LANES):
+            first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
+            first = fma(wd, load(d, k), fma(wc, load(c, k), first))
+            second = fma(wf, load(f, k), we * load(e, k))
+            second = fma(wi, load(i, k), fma(wh, load(h, k), second))
+            store(g, k, first + second)
 
 
 @implement(gather_one, ComplEx, DistMult)
 def _gather_one_product(model, q, row, weight, g, past):
-    for k in range(0, len(g), WIDE):
-        write(g, k, fill_wide(weight) * load_wide(row, k), past)
+    for k in range(0, len(g), LANES):
+        write(g, k, fill(weight) * load(row, k), past)
 
 
 @implement(gather, ComplEx, DistMult)
@@ -173,8 +165,8 @@ def _exchange_products(model, query, begin, end, table, ids, weight, by_query, b
             store(rows[j], 0, load_wide(pick(table, ids, j), k))
         for i in range(begin, end):
             store(queries[i - begin], 0, load_wide(query[i], k))
-        for i in range(begin, end, 6):
-            by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + 6], k)
-        for j in range(0, n, 6):
-            first = min(j, n - 6)  # the last six may overlap with those before
-            by_rows(queries, weight[begin:end], first, by_row[first : first + 6], k, past)
+        for i in range(begin, end, SIX):
+            by_queries(rows, weight, six(i, end, len(query) - 1), by_query[i - begin : i - begin + SIX], k)
+        for j in range(0, n, SIX):
+            first = min(j, n - SIX)  # the last six may overlap with those before
+            by_rows(queries, weight[begin:end], first, by_row[first : first + SIX], k, past)

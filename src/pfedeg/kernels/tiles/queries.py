@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from pfedeg.kernels.native import LANES, fill, load
 from pfedeg.kernels.tiles.operations import compose, implement, prepare, spread
-from pfedeg.kernels.vectors import LANES, fill, fma, load, store
+from pfedeg.kernels.vectors import fma, store
 from pfedeg.kernels.writing import write
 from pfedeg.models import ComplEx, DistMult, RotatE, TransE
 
