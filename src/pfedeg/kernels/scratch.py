@@ -17,7 +17,7 @@ NARROW = 128  # rows of at most so many numbers are moved one by one
 LATER = 8  # and what they need is asked for so many rows before
 MOST = 0.4  # where a batch touches a larger part of the rows, moving all of them is faster than letting some wait
 STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
-AHEAD = 64  # rows of own negatives are asked for so many places before they are met
+AHEAD = 64  # rows of own negatives are asked for so many places, whole wide vectors, before they are met
 
 
 class Settings(NamedTuple):

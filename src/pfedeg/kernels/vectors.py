@@ -2,8 +2,8 @@
 
 Compilers vectorise loops when they see fit, if they may reorder sums; here it is written down, and nothing may be
 reordered. So the same sums are rounded in the same way wherever arrays lie in memory and however code was inlined, and
-tiles use the registers as meant. LLVM turns the eight lanes into what the processor has. Where every lane is on its
-own and instructions are what takes time, there are sixteen ("wide"), which newer processors take as one.
+tiles use the registers as meant. LLVM turns the eight lanes into what the processor has. There are also sixteen
+("wide"), which newer processors take as one; `native` has as many as this one takes.
 """
 
 import operator

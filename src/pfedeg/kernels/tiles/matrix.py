@@ -6,9 +6,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pfedeg.kernels import native
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.native import LANES
+from pfedeg.kernels.native import LANES, fill, load
 from pfedeg.kernels.vectors import ZERO, call, fill_vector, fill_wide, load_wide, store
 from pfedeg.kernels.writing import write
 
@@ -31,10 +30,9 @@ def six(i, end, none):
 @jit
 def score_six(table, rows, panel, lane, score):
     """Scores of six rows with the queries of two registers, from a lane on, whose k-th numbers are panel[k]."""
-    zero = native.fill(ZERO)
-    sums = _six_of((zero, zero))
+    sums = _six_of((fill(ZERO), fill(ZERO)))
     for k in range(len(panel)):
-        sums = _add_products(sums, table, rows, k, (native.load(panel[k], lane), native.load(panel[k], lane + LANES)))
+        sums = _add_products(sums, table, rows, k, (load(panel[k], lane), load(panel[k], lane + LANES)))
     for n in range(SIX):
         store(score[rows[n]], lane, sums[2 * n])
         store(score[rows[n]], lane + LANES, sums[2 * n + 1])
