@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypedDict
 
-from ours import BATCH, NAMES, PULL, Ours, Sampling, count, synthetic_graph
+from ours import BATCH, NAMES, PULL, Ours, Sampling, count, synthetic_graph, thread_count
 
 REPEATS = 2
 TRIPLES, ENTITIES = 16 * BATCH, 12_800  # where a curve does not vary them
@@ -128,7 +128,7 @@ def measure(threads: int, turns: int) -> list[Point]:
 def main() -> None:
     """Measure or read, print, keep, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=3, help="how often to go through all curves")
     parser.add_argument("--json", type=Path, help="keep the points in this file")
     parser.add_argument("--from", dest="source", type=Path, help="take the points from this file")

@@ -15,7 +15,7 @@ from pathlib import Path
 import limits
 import machine
 import peer_biggraph
-from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, count, read_graph
+from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, count, read_graph, thread_count
 from peer_biggraph import SHARING
 from peer_pykeen import PyKEEN
 from pfedeg.graph import KnowledgeGraph
@@ -142,7 +142,7 @@ def read_options() -> argparse.Namespace:
     source.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet")
     source.add_argument("--entities", type=count, help="a synthetic graph of so many entities")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=3, help="how often to go through all models and peers")
     parser.add_argument("--repeats", type=count, default=2, help="how often to measure each in a turn at least")
     parser.add_argument("--seconds", type=count, default=4, help="how long to measure each in a turn at least")

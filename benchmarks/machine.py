@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ours import best_of, count
+from ours import best_of, thread_count
 from pfedeg.kernels.jit import PHASE, Team
 from pfedeg.kernels.jit import atomic_add as _typed_atomic_add
 
@@ -171,7 +171,7 @@ def describe(machine: Machine) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     options = parser.parse_args()
     print(describe(measure(options.threads)))
     for size in (1e6, 4e6, 8e6, 16e6, 24e6, 32e6, 48e6, 64e6, 128e6, 512e6):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import phases
-from ours import BATCH, NEGATIVES, PULL, Ours, count, read_graph
+from ours import BATCH, NEGATIVES, PULL, Ours, count, read_graph, thread_count
 from pfedeg import lines
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, own, scratch
 from pfedeg.kernels.jit import Team
@@ -142,7 +142,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
-    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     parser.add_argument("--repeats", type=count, default=60)
     options = parser.parse_args()
     p = Passes(options.data, options.threads)

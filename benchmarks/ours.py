@@ -59,6 +59,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def thread_count(text: str) -> int:
+    """An option of the command line: how many threads, as many as `pfedeg train` takes at most."""
+    number = count(text)
+    if number > 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 1024")
+    return number
+
+
 def best_of(repeats: int, work: Callable[[], None], least: float = 0.0) -> float:
     """The shortest of several times, in at least so many seconds: where machines are noisy, haste is no help."""
     times = list[float]()

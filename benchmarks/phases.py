@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph
+from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph, thread_count
 from pfedeg.kernels import Absorb, Knowledge, Local, Moments, own, passes, scratch, sharing
 from pfedeg.kernels.jit import Team, kernel
 from pfedeg.kernels.writing import PAST, THROUGH, WAY
@@ -92,10 +92,10 @@ def phases(
     moments, known = Moments.zeros(tables), ours.tables.copy().entity
     x = scratch.make_scratch(settings, chunk, tables, BATCH, threads)
     x.pace[WAY] = PAST if past else THROUGH
-    team, rates = Team(threads), scratch.make_rates(local, 0, repeats)
+    team, rates = Team(threads), scratch.make_rates(local, 0, repeats + 1)
     rng, times = np.random.default_rng(1), dict[str, list[float]]()
     x.relation[:, : tables.relation.shape[1]] = 1
-    for step in range(repeats):
+    for step in range(repeats + 1):
         chosen = rng.permutation(len(facts.triples))[:BATCH].astype(np.int64)
         near = Knowledge(known, known[:0])
         table = tables.entity
@@ -125,12 +125,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--threads", type=count, default=1)
+    parser.add_argument("--threads", type=thread_count, default=1)
     parser.add_argument("--rows", type=count, help="own negatives from so many rows of each half only")
     parser.add_argument("--past", action="store_true", help="write what threads exchange past the caches")
     parser.add_argument("--repeats", type=count, default=40)
     options = parser.parse_args()
     graph = read_graph(options.data)
+    if options.rows and options.rows > len(graph.entities) // 2:
+        parser.error(f"--rows {options.rows}: half of the table has {len(graph.entities) // 2} rows")
     for name in options.models:
         ours = Ours(graph, name, 1)
         settings: tuple[tuple[Sampling, float], ...] = (("own", PULL), ("shared", 0.0))

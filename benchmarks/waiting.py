@@ -9,7 +9,7 @@ import argparse
 import os
 from pathlib import Path
 
-from ours import BATCH, NAMES, NEGATIVES, Ours, Sampling, count, read_graph
+from ours import BATCH, NAMES, NEGATIVES, Ours, Sampling, count, read_graph, thread_count
 from pfedeg.kernels import Local, scratch
 
 CASES: tuple[tuple[Sampling, int, int], ...] = (  # negatives, and positives that share them
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet; without it a synthetic graph")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--threads", type=count, default=os.cpu_count())
+    parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=6, help="how often to measure each way; the best counts")
     options = parser.parse_args()
     graph = read_graph(options.data)

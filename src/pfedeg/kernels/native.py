@@ -3,6 +3,7 @@
 from numba.core.registry import cpu_target
 
 from pfedeg.kernels import vectors
+from pfedeg.kernels.jit import inline
 
 _, _, features = cpu_target.target_context.codegen().magic_tuple()  # of the processor that numba compiles for
 if "+avx512f" in features.split(","):
@@ -11,3 +12,10 @@ if "+avx512f" in features.split(","):
 else:
     LANES = vectors.LANES
     load, fill, repeat, share = vectors.load, vectors.fill, vectors.repeat, vectors.share
+
+
+@inline
+def repeat_eight(row, place):
+    """The numbers row[place] … row[place + 7], each in every lane of a vector of its own."""
+    a, b, c, d = repeat(row, place), repeat(row, place + 1), repeat(row, place + 2), repeat(row, place + 3)
+    return a, b, c, d, repeat(row, place + 4), repeat(row, place + 5), repeat(row, place + 6), repeat(row, place + 7)

@@ -21,8 +21,8 @@ from pfedeg.kernels.vectors import (
     ZERO,
     clear,
     expect,
-    expect_four,
     expect_line,
+    expect_rows,
     fill_wide,
     fma,
     load,
@@ -215,8 +215,7 @@ def _join(alpha, scale, table, i, soon, x, g):
     a, b = fill_wide(of_low * by), fill_wide(of_high * by)
     head, tail = table[x.triple[soon, 0]], table[x.triple[soon, 2]]
     for k in range(0, len(g), WIDE):
-        expect_four(x.part[LOWER, soon], x.part[UPPER, soon], x.query[soon], tail, k)
-        expect_line(head, k)
+        expect_rows((x.part[LOWER, soon], x.part[UPPER, soon], x.query[soon], head, tail), k)
         both = fma(a, load_wide(x.part[LOWER, i], k), b * load_wide(x.part[UPPER, i], k))
         store(g, k, load_wide(g, k) + both)
     return plus

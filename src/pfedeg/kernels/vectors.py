@@ -433,22 +433,23 @@ def four_rows(table, ids, place):
 
 
 @inline
-def expect_four(a, b, c, d, place):
-    """Ask for a line of four rows."""
-    expect_line(a, place)
-    expect_line(b, place)
-    expect_line(c, place)
-    expect_line(d, place)
+def eight_rows(table, ids, place):
+    """The rows table[ids[place]] … table[ids[place + 7]]."""
+    return four_rows(table, ids, place) + four_rows(table, ids, place + 4)
+
+
+@inline
+def expect_rows(rows, place):
+    """Ask for a line of some rows."""
+    for n in range(len(rows)):
+        expect_line(rows[n], place)
 
 
 @inline
 def expect_eight(table, ids, j, place):
     """Ask for a line of the rows table[ids[j]] … table[ids[j + 7]], if there are such."""
     if j < len(ids) and place < table.shape[1]:
-        a, b, c, d = four_rows(table, ids, j)
-        e, f, g, h = four_rows(table, ids, j + 4)
-        expect_four(a, b, c, d, place)
-        expect_four(e, f, g, h, place)
+        expect_rows(eight_rows(table, ids, j), place)
 
 
 @jit

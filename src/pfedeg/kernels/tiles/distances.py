@@ -4,7 +4,7 @@ import numpy as np
 
 from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import jit
-from pfedeg.kernels.native import LANES, fill, load, repeat, share
+from pfedeg.kernels.native import LANES, fill, load, repeat, repeat_eight, share
 from pfedeg.kernels.tiles.matrix import four
 from pfedeg.kernels.tiles.operations import (
     QUERIES,
@@ -23,8 +23,9 @@ from pfedeg.kernels.vectors import (
     WIDE,
     ZERO,
     clear,
+    eight_rows,
     expect_eight,
-    expect_four,
+    expect_rows,
     fill_wide,
     fma,
     four_rows,
@@ -51,8 +52,7 @@ def swap(model, query, i, table, ids, j, weight, by_query, slot, by_row):
 
 @implement(compare, TransE)
 def _compare_distance(model, q, table, ids, j):
-    a, b, c, d = four_rows(table, ids, j)
-    e, f, g, h = four_rows(table, ids, j + 4)
+    a, b, c, d, e, f, g, h = eight_rows(table, ids, j)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -69,8 +69,7 @@ def _compare_distance(model, q, table, ids, j):
 
 @implement(compare, RotatE)
 def _compare_modulus(model, q, table, ids, j):
-    a, b, c, d = four_rows(table, ids, j)
-    e, f, g, h = four_rows(table, ids, j + 4)
+    a, b, c, d, e, f, g, h = eight_rows(table, ids, j)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     m = len(q) // 2
     for k in range(0, m, LANES):
@@ -130,15 +129,11 @@ def _compare_one_modulus(model, q, row):
 
 @implement(gather_eight, TransE)
 def _gather_eight_distances(model, q, table, ids, weights, j, soon, g):
-    a, b, c, d = four_rows(table, ids, j)
-    e, f, h, i = four_rows(table, ids, j + 4)
-    s, t, u, v = four_rows(table, ids, soon)
-    w, x, y, z = four_rows(table, ids, soon + 4)
-    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
-    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
+    a, b, c, d, e, f, h, i = eight_rows(table, ids, j)
+    wa, wb, wc, wd, we, wf, wh, wi = repeat_eight(weights, j)
+    soon_rows = eight_rows(table, ids, soon)
     for line in range(0, len(q), WIDE):
-        expect_four(s, t, u, v, line)
-        expect_four(w, x, y, z, line)
+        expect_rows(soon_rows, line)
         for k in range(line, line + WIDE, LANES):
             p = load(q, k)
             first = signed(wa, p - load(a, k)) + signed(wb, p - load(b, k))
@@ -157,12 +152,12 @@ def _gather_eight_moduli(model, q, table, ids, weights, j, soon, g):
 @jit
 def _gather_four_moduli(q, table, ids, weights, j, soon, g):
     a, b, c, d = four_rows(table, ids, j)
-    e, f, h, i = four_rows(table, ids, soon)
+    soon_rows = four_rows(table, ids, soon)
     wa, wb, wc, wd = fill(-weights[j]), fill(-weights[j + 1]), fill(-weights[j + 2]), fill(-weights[j + 3])
     m = len(q) // 2
     for line in range(0, m, WIDE):
-        expect_four(e, f, h, i, line)
-        expect_four(e, f, h, i, m + line)
+        expect_rows(soon_rows, line)
+        expect_rows(soon_rows, m + line)
         for k in range(line, line + WIDE, LANES):
             re, im = load(q, k), load(q, m + k)
             s_re, s_im = load(g, k), load(g, m + k)
@@ -255,7 +250,7 @@ def _swap_distance(model, query, i, table, ids, j, weight, by_query, slot, by_ro
 
 @jit
 def _meet_distance(row, by_row, j, k, a, b, c, d, wa, wb, wc, wd, sa, sb, sc, sd):
-    """Eight columns of one row and four queries: the row's gradient is stored, the queries' are returned."""
+    """Some columns of one row and four queries: the row's gradient is stored, the queries' are returned."""
     x = load(row, k)
     ta, tb = signed(repeat(wa, j), a - x), signed(repeat(wb, j), b - x)
     tc, td = signed(repeat(wc, j), c - x), signed(repeat(wd, j), d - x)
@@ -287,7 +282,7 @@ def _swap_modulus(model, query, i, table, ids, j, weight, by_query, slot, by_row
 
 @jit
 def _meet_modulus(row, by_row, j, k, m, a, b, wa, wb, s):
-    """Eight complex columns of one row and two queries: the row's gradient is stored, the queries' are returned."""
+    """Some complex columns of one row and two queries: the row's gradient is stored, the queries' are returned."""
     re, im = load(row, k), load(row, m + k)
     a_re, a_im, b_re, b_im = re - a[0], im - a[1], re - b[0], im - b[1]
     ta = repeat(wa, j) * inverse_root(fma(a_re, a_re, a_im * a_im))

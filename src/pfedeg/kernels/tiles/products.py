@@ -2,7 +2,7 @@
 
 from pfedeg.kernels import vectors
 from pfedeg.kernels.jit import inline
-from pfedeg.kernels.native import LANES, fill, load, repeat
+from pfedeg.kernels.native import LANES, fill, load, repeat_eight
 from pfedeg.kernels.tiles.matrix import SIX, by_queries, by_rows, score_six, six
 from pfedeg.kernels.tiles.operations import (
     QUERIES,
@@ -20,8 +20,9 @@ from pfedeg.kernels.tiles.operations import (
 from pfedeg.kernels.vectors import (
     WIDE,
     ZERO,
+    eight_rows,
     expect_eight,
-    expect_four,
+    expect_rows,
     fill_wide,
     fma,
     four_rows,
@@ -39,8 +40,7 @@ from pfedeg.models import ComplEx, DistMult
 
 @implement(compare, ComplEx, DistMult)
 def _compare_product(model, q, table, ids, j):
-    a, b, c, d = four_rows(table, ids, j)
-    e, f, g, h = four_rows(table, ids, j + 4)
+    a, b, c, d, e, f, g, h = eight_rows(table, ids, j)
     sa = sb = sc = sd = se = sf = sg = sh = fill(ZERO)
     for k in range(0, len(q), LANES):
         x = load(q, k)
@@ -109,15 +109,11 @@ def _compare_one_product(model, q, row):
 
 @implement(gather_eight, ComplEx, DistMult)
 def _gather_eight_products(model, q, table, ids, weights, j, soon, g):
-    a, b, c, d = four_rows(table, ids, j)
-    e, f, h, i = four_rows(table, ids, j + 4)
-    s, t, u, v = four_rows(table, ids, soon)
-    w, x, y, z = four_rows(table, ids, soon + 4)
-    wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
-    we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
+    a, b, c, d, e, f, h, i = eight_rows(table, ids, j)
+    wa, wb, wc, wd, we, wf, wh, wi = repeat_eight(weights, j)
+    soon_rows = eight_rows(table, ids, soon)
     for line in range(0, len(q), WIDE):
-        expect_four(s, t, u, v, line)
-        expect_four(w, x, y, z, line)
+        expect_rows(soon_rows, line)
         for k in range(line, line + WIDE, LANES):
             first = fma(wb, load(b, k), fma(wa, load(a, k), load(g, k)))
             first = fma(wd, load(d, k), fma(wc, load(c, k), first))
