@@ -15,6 +15,7 @@ import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ SETTINGS |= {"beta": 0.1, "p": 0.9, "mu": 2.0}  # so strong that methods differ 
 RUNS = [f"{method} {model}" for method in METHODS for model in MODELS]
 
 
-def measure(run: str, kernels: Kernels | None = None) -> dict[str, float]:
+def measure(run: str, kernels: Kernels | None = None, **settings: Any) -> dict[str, float]:
     method, model = run.split()
     federation = toy_federation(clients=3, entities=40, triples=400, held_out=50)
-    config = pfedeg.Config(method=method, model=model, rounds=3, eval_every=3, **SETTINGS)
+    config = pfedeg.Config(method=method, model=model, rounds=3, eval_every=3, **(SETTINGS | settings))
     last = list(pfedeg.Training(federation, config, kernels=kernels))[-1]
     triples = sum(m.triples for m in last.metrics.values())
     return {
@@ -54,17 +55,20 @@ def test_golden_numbers(run):
     check(run, measure(run))
 
 
+@pytest.mark.parametrize("sampling", ["own", "shared"])
 @pytest.mark.parametrize("model", ["transe", "rotate", "complex"])
-def test_processors_without_wide_registers_reach_the_same_numbers(model, tmp_path):
-    """Compiled for a processor that has only what all of its kind have, whatever this one is."""
-    run = f"pfedeg-plus {model}"
-    code = f"import json, test_golden; print(json.dumps(test_golden.measure({run!r})))"
+def test_processors_without_wide_registers_reach_the_same_numbers(model, sampling, tmp_path):
+    """Compiled for a processor that has only what all of its kind have, and here; rows of several registers."""
+    run, settings = f"pfedeg-plus {model}", {"dim": 24, "sampling": sampling}
+    code = f"import json, test_golden; print(json.dumps(test_golden.measure({run!r}, **{settings!r})))"
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=FILE.parent, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    check(run, json.loads(done.stdout))
+    found, here = json.loads(done.stdout), measure(run, **settings)
+    assert found["loss"] == pytest.approx(here["loss"], rel=LOSS)
+    assert found["mrr"] == pytest.approx(here["mrr"], abs=MRR)
 
 
 @pytest.mark.parametrize("run", [f"pfedeg-plus {model}" for model in MODELS] + ["fedec transe", "single transe"])
