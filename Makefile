@@ -10,7 +10,7 @@ demo: .venv/installed
 	@echo "(. .venv/bin/activate puts pfedeg on your PATH)"
 
 federation-demo: .venv/flower
-	$(BIN)/python -m pfedeg.deploy.demo --out runs/federation-demo-$$(date +%H%M%S)
+	$(BIN)/python -m pfedeg.cli.federation_demo --out runs/federation-demo-$$(date +%H%M%S)
 
 test: .venv/dev
 	$(BIN)/pytest
@@ -19,7 +19,7 @@ test-federation: .venv/dev
 	$(BIN)/pytest -m federation
 
 test-pykeen: .venv/dev .venv/pykeen
-	$(BIN)/pytest tests/test_pykeen.py
+	$(BIN)/pytest tests/exporting/test_pykeen.py
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -31,7 +31,7 @@ docs: .venv/dev
 	$(BIN)/python tools/docs.py
 
 golden: .venv/dev
-	$(BIN)/python tests/test_golden.py --update
+	$(BIN)/python tests/training/test_golden.py --update
 
 bench: .venv/bench
 	$(BIN)/python benchmarks/kernels.py $(if $(DATA),--data $(DATA)) --json

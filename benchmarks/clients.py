@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from ours import NAMES
-from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph
-from pfedeg.kernels import Absorb, Kernels, Knowledge, Local, Moments, Tables, cores, positives
-from pfedeg.kernels.crew import FusedCrew
-from pfedeg.models import MODELS, Model, start_rows
-from pfedeg.transport.schedule import Job, _at_once, carry_out
+from pfedeg.engine.compiled.crew import FusedCrew
+from pfedeg.engine.interface import Absorb, Kernels, Knowledge, Local, Moments, Tables, cores, positives
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.models.base import Model, start_rows
+from pfedeg.models.registry import MODELS
+from pfedeg.training.schedule import Job, _at_once, carry_out
 
 
 def make_job(model: Model, graph: KnowledgeGraph, local: Local, pull: float) -> Job[float]:

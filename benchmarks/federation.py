@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from pfedeg.deploy.demo import free_port
-from pfedeg.deploy.server import QUIET, nginx
-from pfedeg.federation import Federation, partition
-from pfedeg.prediction import Run
+from pfedeg.cli.federation_demo import free_port
+from pfedeg.graphs.federation import Federation, partition
+from pfedeg.network.operations.server_folder import QUIET, nginx
+from pfedeg.prediction.saved_run import Run
 
 NODES = 3
 APP = """[project]

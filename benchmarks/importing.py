@@ -23,10 +23,10 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 print(json.dumps({{"seconds": time.perf_counter() - began, "peak_gb": peak, "statements": many}}))
 """
 OURS = """
-from pfedeg.importing.gather import Choices, Gathered
-from pfedeg.importing.reading import read
+from pfedeg.importing.graph_builder import Choices, Gathered
+from pfedeg.importing.dispatch import read
 from pfedeg.importing.sources import find
-from pfedeg.importing.write import summary, write
+from pfedeg.importing.output import summary, write
 from pathlib import Path
 gathered = Gathered(Choices())
 read(find([sys.argv[1]])[0], gathered)

@@ -18,7 +18,7 @@ import peer_biggraph
 from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, count, read_graph, thread_count
 from peer_biggraph import SHARING
 from peer_pykeen import PyKEEN
-from pfedeg.graph import KnowledgeGraph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 
 Rates = dict[str, float]  # by task: "own" and "shared" (training), "rank"
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from machine import Machine
-from pfedeg.graph import KnowledgeGraph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 
 FLOAT = 4  # bytes
 INVERSE_ROOT = 5  # multiplies: estimate y, then y · (3/2 − (x/2) · y · y)

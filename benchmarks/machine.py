@@ -17,8 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ours import best_of, thread_count
-from pfedeg.kernels.jit import PHASE, Team
-from pfedeg.kernels.jit import atomic_add as _typed_atomic_add
+from pfedeg.engine.lowlevel.compile import PHASE, Team
+from pfedeg.engine.lowlevel.compile import atomic_add as _typed_atomic_add
 
 helpers: Any = cgutils  # has no annotations
 CHAINS = 14  # independent sums: enough to hide the latency of an operation, with two constants just 16 registers

@@ -1,7 +1,7 @@
 """The rows of the server's update, moved and nothing else: how fast it could be where clients are many."""
 
-from pfedeg.kernels.jit import kernel
-from pfedeg.kernels.mixing import _at, _fetch_ahead, _next, _write
+from pfedeg.engine.lowlevel.compile import kernel
+from pfedeg.methods.mixing_compiled import _at, _fetch_ahead, _next, _write
 
 
 @kernel

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import phases
 from ours import BATCH, NEGATIVES, PULL, Ours, count, read_graph, thread_count
-from pfedeg import lines
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, own, scratch
-from pfedeg.kernels.jit import Team
+from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, own, scratch
+from pfedeg.engine.lowlevel import aligned_arrays
+from pfedeg.engine.lowlevel.compile import Team
 
 
 def compile_c() -> ctypes.CDLL:
@@ -54,7 +54,10 @@ class Passes:
         self.x.relation[:] = self.tables.relation
         self.rates = scratch.make_rates(local, 0, 10_000)
         self.team, self.threads, self.c = Team(threads), threads, compile_c()
-        self.by_query, self.share = lines.zeros(self.x.part.shape, np.float32), np.zeros((2, BATCH), np.float32)
+        self.by_query, self.share = (
+            aligned_arrays.zeros(self.x.part.shape, np.float32),
+            np.zeros((2, BATCH), np.float32),
+        )
         self.step = 0
 
     def prepare(self, chosen: NDArray[np.int64]) -> None:

@@ -9,12 +9,13 @@ from typing import Literal
 
 import numpy as np
 
+from pfedeg.engine.compiled.engine import Fused
+from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
 from pfedeg.errors import InputError
-from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
-from pfedeg.kernels.fused import Fused
-from pfedeg.models import MODELS, start_rows
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.models.base import start_rows
+from pfedeg.models.registry import MODELS
 
 Sampling = Literal["own", "shared"]
 NAMES = {"transe": "TransE", "rotate": "RotatE", "complex": "ComplEx"}

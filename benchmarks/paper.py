@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pfedeg.config import METHODS, Config
-from pfedeg.federation import Federation
-from pfedeg.kernels import default_kernels
-from pfedeg.models import MODELS
-from pfedeg.terminal import metrics_table, watch
-from pfedeg.training import Training
+from pfedeg.cli.tables import metrics_table, watch
+from pfedeg.engine.interface import default_kernels
+from pfedeg.graphs.federation import Federation
+from pfedeg.models.registry import MODELS
+from pfedeg.training.config import METHODS, Config
+from pfedeg.training.local_run import Training
 
 
 def main() -> None:

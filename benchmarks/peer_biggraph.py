@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ours import BATCH, DIM, NEGATIVES
-from pfedeg.graph import KnowledgeGraph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 
 SHARING = NEGATIVES  # positives that share negatives
 LARGE_BATCH = 4096  # beside ours: its speed comes from large matrix products

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ours import BATCH, DIM, NEGATIVES, best_of
-from pfedeg.graph import KnowledgeGraph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 
 BATCHES = {"transe": 8, "rotate": 4, "complex": 3}  # it is slow: a few batches tell its speed
 RANKS = {"transe": 256, "rotate": 128, "complex": 512}

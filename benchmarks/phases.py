@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ours import BATCH, CHUNK, NAMES, NEGATIVES, PULL, Ours, Sampling, best_of, count, read_graph, thread_count
-from pfedeg.kernels import Absorb, Knowledge, Local, Moments, own, passes, scratch, sharing
-from pfedeg.kernels.jit import Team, kernel
-from pfedeg.kernels.writing import PAST, THROUGH, WAY
+from pfedeg.engine.compiled.writing import PAST, THROUGH, WAY
+from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, own, passes, scratch, sharing
+from pfedeg.engine.lowlevel.compile import Team, kernel
 
 SCALE = np.float32(1e-3)  # what a batch's loss is weighed with
 

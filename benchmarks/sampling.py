@@ -13,11 +13,11 @@ from rich.console import Console
 
 from curves import SAMPLINGS, Point
 from ours import NAMES
-from pfedeg.config import METHODS, Config
-from pfedeg.federation import Federation
-from pfedeg.kernels import default_kernels
-from pfedeg.terminal import watch
-from pfedeg.training import Training
+from pfedeg.cli.tables import watch
+from pfedeg.engine.interface import default_kernels
+from pfedeg.graphs.federation import Federation
+from pfedeg.training.config import METHODS, Config
+from pfedeg.training.local_run import Training
 
 CURVE, ALIKE = "sampling", 0.003  # differences of MRR below which the two are alike
 

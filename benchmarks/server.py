@@ -24,12 +24,12 @@ import numpy as np
 
 from curves import Point
 from moving import copy_rows
-from pfedeg import lines
-from pfedeg.kernels import Absorb, cores
-from pfedeg.shared import Mat, Rows, Shared
-from pfedeg.strategies import State, Strategy, affinity, reference
-from pfedeg.strategies.baselines import FedE
-from pfedeg.strategies.pfedeg import PFedEGPlus, PFedEGStar
+from pfedeg.engine.interface import Absorb, cores
+from pfedeg.engine.lowlevel import aligned_arrays
+from pfedeg.graphs.alignment import Mat, Rows, Shared
+from pfedeg.methods.base import State, Strategy, affinity, reference
+from pfedeg.methods.baselines import FedE
+from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 
 WIDTH = 128
 PASSES = {"star": 2, "plus": 3, "fede": 2}  # how often the rows move: read, read again, written
@@ -104,7 +104,7 @@ def copy_bandwidth(threads: int, size: int, repeats: int) -> tuple[float, float]
 
 def copy_rows_seconds(shared: Shared, latest: Mapping[str, Rows], threads: int, repeats: int) -> float:
     """The shortest time in which the rows of all clients are copied, id after id, into memory at hand."""
-    out = lines.empty((len(shared.ownership.client), WIDTH), np.float32)
+    out = aligned_arrays.empty((len(shared.ownership.client), WIDTH), np.float32)
     out[:] = 0
     team, copied = affinity._team(threads), dict[str, Rows]()
 
@@ -174,7 +174,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         if name == "plus":  # the weights come first; their tables are gone when rows are made
             extra = max(extra, extra_memory(weigh))
         seconds = best_of(repeats, update)
-        out = lines.empty((len(owners.client), WIDTH), np.float32)
+        out = aligned_arrays.empty((len(owners.client), WIDTH), np.float32)
         out[:] = 0
         ready = best_of(repeats, lambda name=name, out=out: at_hand[name](out))  # type: ignore[misc]  # mypy infers no lambda with defaults
         del out

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from ours import BATCH, NAMES, NEGATIVES, Ours, Sampling, count, read_graph, thread_count
-from pfedeg.kernels import Local, scratch
+from pfedeg.engine.interface import Local, scratch
 
 CASES: tuple[tuple[Sampling, int, int], ...] = (  # negatives, and positives that share them
     ("own", NEGATIVES, 1),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pfedeg import Federation
-from pfedeg.graph import SPLITS
+from pfedeg.graphs.knowledge_graph import SPLITS
 
 PLACES = "http://places.example/id/"
 Facts = list[tuple[str, str, str]]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import pfedeg
 from pfedeg import randomness
-from pfedeg.evaluation import weighted
-from pfedeg.graph import split_graph
+from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.training.evaluation import weighted
 
 Table = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pfedeg.federation import Federation
-from pfedeg.graph import split_graph
-from pfedeg.triples import Named
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.graphs.triples import Named
 
 settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no time is asserted, and runs are alike
 settings.load_profile("pfedeg")

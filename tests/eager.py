@@ -4,10 +4,11 @@ import resource
 import sys
 import warnings
 
-from pfedeg import Federation, KnowledgeGraph, course, train
-from pfedeg.cli import main
+from pfedeg import Federation, KnowledgeGraph, train
+from pfedeg.cli.main import main
+from pfedeg.training import run_loop
 
-course.CHECKPOINT_SECONDS = -1.0
+run_loop.CHECKPOINT_SECONDS = -1.0
 if limit := int(sys.argv.pop(1)):
     with warnings.catch_warnings():  # compile first: machine code is kept in files too
         warnings.simplefilter("ignore")

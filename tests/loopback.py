@@ -5,14 +5,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pfedeg.config import Config
-from pfedeg.coordination import Coordination
-from pfedeg.federation import Federation
-from pfedeg.kernels import Kernels, default_kernels
-from pfedeg.transport.agent import Agent
-from pfedeg.transport.asking import Member, Patience
-from pfedeg.transport.channel import Reply, Seen
-from pfedeg.transport.remote import Remote
+from pfedeg.engine.interface import Kernels, default_kernels
+from pfedeg.graphs.federation import Federation
+from pfedeg.network.channel import Reply, Seen
+from pfedeg.network.client_agent import Agent
+from pfedeg.network.request_manager import Member, Patience
+from pfedeg.network.server_run import Coordination
+from pfedeg.network.server_transport import Remote
+from pfedeg.training.config import Config
 
 SOON = Patience(wait=0.3, absent=0.2)
 SECRET = b"a secret of the clients, 32 bytes"

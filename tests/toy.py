@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph, sorted_unique
-from pfedeg.kernels import Tables
-from pfedeg.models import Mat, Model
-from pfedeg.triples import Ids
+from pfedeg.engine.interface import Tables
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph, sorted_unique
+from pfedeg.graphs.triples import Ids
+from pfedeg.models.base import Mat, Model
 
 
 def toy_graph(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from pfedeg.config import PRESETS, Config, choices, users, value_type
+from pfedeg.training.config import PRESETS, Config, choices, users, value_type
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[`(?P<name>[\w.]+)` (?P<short>[\w/.]+):\d+\]\((?P<path>[\w/.]+\.py)#L\d+\)")

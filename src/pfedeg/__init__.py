@@ -4,32 +4,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pfedeg.config import Config as Config
+    from pfedeg.engine.interface import Absorb as Absorb
     from pfedeg.errors import InputError as InputError
     from pfedeg.errors import PfedegError as PfedegError
     from pfedeg.errors import RunError as RunError
-    from pfedeg.federation import Federation as Federation
-    from pfedeg.graph import KnowledgeGraph as KnowledgeGraph
-    from pfedeg.kernels import Absorb as Absorb
-    from pfedeg.prediction import Run as Run
-    from pfedeg.shared import Rows as Rows
-    from pfedeg.shared import Shared as Shared
-    from pfedeg.training import Training as Training
-    from pfedeg.training import train as train
+    from pfedeg.graphs.alignment import Rows as Rows
+    from pfedeg.graphs.alignment import Shared as Shared
+    from pfedeg.graphs.federation import Federation as Federation
+    from pfedeg.graphs.knowledge_graph import KnowledgeGraph as KnowledgeGraph
+    from pfedeg.prediction.saved_run import Run as Run
+    from pfedeg.training.config import Config as Config
+    from pfedeg.training.local_run import Training as Training
+    from pfedeg.training.local_run import train as train
 
 _HOMES = {
-    "Absorb": "kernels",
-    "Config": "config",
-    "Federation": "federation",
+    "Absorb": "engine.interface",
+    "Config": "training.config",
+    "Federation": "graphs.federation",
     "InputError": "errors",
-    "KnowledgeGraph": "graph",
+    "KnowledgeGraph": "graphs.knowledge_graph",
     "PfedegError": "errors",
-    "Rows": "shared",
-    "Run": "prediction",
+    "Rows": "graphs.alignment",
+    "Run": "prediction.saved_run",
     "RunError": "errors",
-    "Shared": "shared",
-    "Training": "training",
-    "train": "training",
+    "Shared": "graphs.alignment",
+    "Training": "training.local_run",
+    "train": "training.local_run",
 }
 __all__ = [
     "Absorb",

@@ -1,5 +1,5 @@
 """`python -m pfedeg` is `pfedeg`."""
 
-from pfedeg.cli import main
+from pfedeg.cli.main import main
 
 main()

@@ -19,8 +19,3 @@ class RunError(PfedegError):
 
 class DataWarning(UserWarning):
     """Something about the data that the user should know, although work goes on."""
-
-
-def printable(text: str) -> str:
-    """A text without line breaks and control characters, which could otherwise write to the user's terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)

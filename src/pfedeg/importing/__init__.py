@@ -1,1 +1,1 @@
-"""Graphs of users' own, in whatever form they come, made into a client that trains."""
+"""Import of users' own graphs in many formats."""

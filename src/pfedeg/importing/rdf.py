@@ -6,7 +6,7 @@ from typing import IO, Any, cast
 from xml.parsers import expat
 
 from pfedeg.errors import InputError
-from pfedeg.importing.gather import STEP, Gathered
+from pfedeg.importing.graph_builder import STEP, Gathered
 from pfedeg.importing.sources import Passing, Source
 
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}

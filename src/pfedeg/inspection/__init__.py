@@ -1,1 +1,1 @@
-"""A look at a federation before training: what is there, what does not fit together, what training would take."""
+"""A look at a federation before training: sizes, overlap, leakage, names that do not align, cost."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedeg import randomness
-from pfedeg.client import Client, ClientState
-from pfedeg.config import Config
-from pfedeg.federation import Federation
-from pfedeg.graph import KnowledgeGraph
-from pfedeg.kernels import Absorb, Moments, Tables
-from pfedeg.models import Model, start_rows
-from pfedeg.shared import ClientId, Rows, Shared
-from pfedeg.triples import Ids
+from pfedeg.engine.interface import Absorb, Moments, Tables
+from pfedeg.graphs.alignment import ClientId, Rows, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.triples import Ids
+from pfedeg.models.base import Model, start_rows
+from pfedeg.training.client import Client, ClientState
+from pfedeg.training.config import Config
 
 ROWS = 1 << 15  # entities of a client, at most: more than caches hold
 BYTES = 1 << 27  # of a table of all of them, at most

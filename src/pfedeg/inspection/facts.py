@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.federation import Federation
-from pfedeg.graph import SPLITS, Split
-from pfedeg.shared import ClientId, Shared
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import SPLITS, Split
 
 Numbers = NDArray[np.int64]
 Triple = tuple[str, str, str]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pfedeg.federation import Federation
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.inspection.client_sizes import Sizes, sizes
 from pfedeg.inspection.leakage import Leakage, leakage
-from pfedeg.inspection.lookalikes import LookAlikes, look_alikes
 from pfedeg.inspection.overlap import Overlap, overlap
-from pfedeg.inspection.sizes import Sizes, sizes
-from pfedeg.options import count
-from pfedeg.shared import ClientId, Shared
+from pfedeg.inspection.spelling_variants import LookAlikes, look_alikes
+from pfedeg.text import plural
 
 FEW = 100  # training triples below which a client can hardly learn
 
@@ -61,7 +61,7 @@ def _hints(clients: dict[ClientId, Sizes], common: Overlap, alike: LookAlikes) -
     for client, size in clients.items():
         if size.train < FEW:
             yield Hint(
-                "few triples", client, f"only {count(size.train, 'training triple')}: hardly enough to learn from"
+                "few triples", client, f"only {plural(size.train, 'training triple')}: hardly enough to learn from"
             )
         if size.relations == 1:
             yield Hint("one relation", client, "one relation only: little to learn beyond who occurs in it")
@@ -71,5 +71,5 @@ def _hints(clients: dict[ClientId, Sizes], common: Overlap, alike: LookAlikes) -
             yield Hint("no test triples", client, "no test triples: it is not evaluated at the end")
     if alike.number:
         kinds = ", ".join(f"{many:,} by {kind}" for kind, many in alike.differ_in.items())
-        entities = count(alike.number, "entity")
+        entities = plural(alike.number, "entity")
         yield Hint("look-alikes", None, f"{entities} spelled differently by different clients ({kinds}) will not align")

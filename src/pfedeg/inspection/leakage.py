@@ -6,11 +6,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pfedeg.federation import Federation
-from pfedeg.graph import SPLITS, Split
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import SPLITS, Split
 from pfedeg.inspection.facts import Facts, Numbers, Triple, meet
-from pfedeg.inspection.kinship import Kin, Mask, Relations
-from pfedeg.shared import ClientId, Shared
+from pfedeg.inspection.related_relations import Kin, Mask, Relations
 
 Kind = Literal["same", "duplicate", "inverse", "symmetric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pfedeg.config import Config
-from pfedeg.federation import Federation
-from pfedeg.kernels import Tables
-from pfedeg.kernels.scratch import make_scratch, make_settings
-from pfedeg.kernels.vectors import WIDE
-from pfedeg.shared import ClientId, Shared
-from pfedeg.transport.schedule import side_by_side
+from pfedeg.engine.compiled.workspace import make_scratch, make_settings
+from pfedeg.engine.interface import Tables
+from pfedeg.engine.lowlevel.vectors import WIDE
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.training.config import Config
+from pfedeg.training.schedule import side_by_side
 
 FLOAT = 4  # bytes
 CODE = 55 << 20  # bytes of machine code and its library once kernels are in use

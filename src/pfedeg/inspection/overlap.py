@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 
-from pfedeg.federation import Federation
-from pfedeg.shared import ClientId, Shared
-from pfedeg.strategies.affinity import overlaps
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.methods.affinity import overlaps
 
 Matrix = tuple[tuple[int, ...], ...]
 

@@ -7,14 +7,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from pfedeg.config import Config
-from pfedeg.evaluation import queries
-from pfedeg.federation import Federation
-from pfedeg.graph import distinct
+from pfedeg.engine.interface import Absorb, cores, default_kernels, questions
+from pfedeg.graphs.alignment import Rows, Shared
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import distinct
 from pfedeg.inspection.excerpt import BYTES, Excerpt, pooled, sample, whole
-from pfedeg.kernels import Absorb, cores, default_kernels, questions
-from pfedeg.shared import Rows, Shared
-from pfedeg.transport.local import Local
+from pfedeg.training.config import Config
+from pfedeg.training.evaluation import queries
+from pfedeg.training.in_process import Local
 
 GOAL = 0.25  # seconds of training for each measurement
 BATCHES = (4, 16)  # of the largest client, at least and at most

@@ -1,0 +1,320 @@
+"""Commands that answer questions from a finished run, and say how sure that is."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from itertools import groupby
+from math import inf, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pfedeg.cli.options import CONTEXT, console, json_option, say, threads_option
+from pfedeg.errors import InputError
+from pfedeg.text import plural, printable
+
+if TYPE_CHECKING:
+    from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side
+    from pfedeg.prediction.answer import Prediction
+    from pfedeg.prediction.answer_files import Row
+    from pfedeg.prediction.question_files import Asked
+    from pfedeg.prediction.saved_run import Run
+
+COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
+FEW = 10  # questions whose answers are shown in a terminal
+REASONS = ("because", "taught_by")
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--client", required=True, metavar="NAME", help="whose tables answer")
+@click.option("--head", metavar="NAME", help="ask for tails: (HEAD, RELATION, ?)")
+@click.option("--relation", metavar="NAME", help="alone: ask for the tails of all heads that have it")
+@click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
+@click.option("--questions", type=click.Path(path_type=Path), help="a CSV, TSV or Parquet file: head, relation[, tail]")
+@click.option("--heads", is_flag=True, help="with --relation alone: ask for heads instead of tails")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers to a question  [10]")
+@click.option("--min-score", type=float, default=-inf, metavar="X", help="leave out answers with a lower score")
+@click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
+@click.option("--explain", is_flag=True, help="say why: the known triples most like an answer, and who taught it")
+@click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
+@threads_option
+@json_option
+def predict(
+    run: Path,
+    client: str,
+    head: str | None,
+    relation: str | None,
+    tail: str | None,
+    questions: Path | None,
+    heads: bool,
+    k: int,
+    min_score: float,
+    known: bool,
+    explain: bool,
+    out: Path | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Answer questions from a finished RUN, with names; triples that the client knows are left out.
+
+    \b
+    Examples:
+      pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3 --known
+      pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
+      pfedeg predict runs/mine --client atlas --relation borders --top 3 --min-score 2 --out borders.csv
+      pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
+    """
+    from pfedeg.engine.interface import default_kernels
+    from pfedeg.files import check_free
+    from pfedeg.prediction.answer_files import writer
+    from pfedeg.prediction.question_files import of_file, of_relation
+    from pfedeg.prediction.saved_run import Run
+
+    many = questions is not None or (head is None and tail is None)
+    if questions is not None and (head, relation, tail) != (None, None, None):
+        raise InputError("--questions: a file of questions goes without --head, --relation and --tail")
+    if questions is None and relation is None:
+        raise InputError("--relation: missing; say what to ask, or give a file by --questions")
+    if heads and (questions is not None or not many):
+        raise InputError("--heads: is for --relation alone")
+    if isnan(min_score):
+        raise InputError("--min-score: nan is no score")
+    if out is not None:
+        check_free(out)
+    opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
+    give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
+    if many:
+        asked = of_file(questions, graph) if questions else of_relation(relation or "", heads, graph)
+        if out is None and not as_json:
+            if len(asked) > FEW:
+                much = f"{len(asked):,} questions are too many for a terminal"
+                raise InputError(f"--out: {much}; name a file for the answers, or add --json for a line of JSON each")
+            for side, question, found in _answers(opened, client, asked, k, known, min_score):
+                _show(opened, client, _named(graph, side, question), found, known, give)
+            return
+        _answer_many(opened, client, asked, k, known, min_score, out, give)
+        return
+    answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
+    given = _given(opened, client, head, relation or "", tail)
+    if out is None and not as_json:
+        _show(opened, client, given, answers, known, give)
+        return
+    rows = [_row(given, answer, give) for answer in answers]
+    if out is not None:
+        with writer(out, _columns(explain)) as write:
+            write(rows)
+        click.echo(f"wrote {plural(len(answers), 'answer')} to {out}")
+    else:
+        about = {"client": client, "head": head, "relation": relation, "tail": tail}
+        reasons = [{name: row[name] for name in REASONS if name in row} for row in rows]
+        lines = [asdict(answer) | reason for answer, reason in zip(answers, reasons, strict=True)]
+        click.echo(json.dumps(about | {"predictions": lines}, ensure_ascii=False))
+
+
+def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, give: "Give | None") -> None:
+    """A question with its answers, and with the reasons for them."""
+    from pfedeg.cli.tables import predictions_table
+
+    graph, (head, relation, tail) = run.graph(run.named(client)), (given[name] for name in COLUMNS[:3])
+    asked = ", ".join("?" if part is None else printable(graph.shown(part)) for part in (head, relation, tail))
+    terminal = console()
+    terminal.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
+    terminal.print(predictions_table(answers))
+    left_out = 0 if known else run.known(client, relation, head=head, tail=tail)
+    if left_out:
+        say(f"{plural(left_out, 'known answer')} left out; see --known")
+    for row in [_row(given, answer, give) for answer in answers] if give else ():
+        why = row["because"] or "nothing like it is known"
+        click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: because {why}"))
+        if row["taught_by"]:
+            click.echo(printable(f"    from others: {row['taught_by']}"))
+
+
+Give = Callable[[str, str, str], dict[str, str]]
+
+
+def _reasons(run: "Run", client: str) -> Give:
+    """Explanations as texts: known triples with their likeness, and shares of other clients for either entity."""
+    from pfedeg.prediction.explanation import Explainer
+
+    explainer, graph = Explainer(run, client), run.graph(run.named(client))
+
+    def give(head: str, relation: str, tail: str) -> dict[str, str]:
+        told = explainer.explain(head, relation, tail)
+        near = [(tuple(graph.shown(name) for name in each[:3]), each.likeness) for each in told.neighbours]
+        because = "; ".join(f"({', '.join(names)}) {likeness:.2f}" for names, likeness in near)
+        shares = {
+            graph.shown(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
+            for name, found in told.taught.items()
+        }
+        taught = "; ".join(f"{name}: {text}" for name, text in shares.items() if text)
+        return dict(zip(REASONS, (because, taught), strict=True))
+
+    return give
+
+
+def _answer_many(
+    run: "Run",
+    client: str,
+    asked: "Sequence[Asked]",
+    k: int,
+    known: bool,
+    least: float,
+    out: Path | None,
+    give: Give | None,
+) -> None:
+    """Answer, question by question, and write as we go."""
+    from pfedeg.cli.tables import ahead, meter
+    from pfedeg.prediction.answer_files import printer, writer
+
+    graph, began, written, total = run.graph(run.named(client)), time.monotonic(), 0, len(asked)
+    with (
+        writer(out, _columns(give is not None)) if out else printer() as write,
+        meter(console(stderr=True), "answering", total) as show,
+    ):
+        for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
+            given = _named(graph, side, question)
+            write([_row(given, answer, give) for answer in answers])
+            written += len(answers)
+            show(place, f"{place:,} of {plural(total, 'question')}{ahead(began, place, total)}", False)
+    if out:
+        click.echo(f"wrote {plural(written, 'answer')} to {plural(len(asked), 'question')} to {out}")
+
+
+def _answers(
+    run: "Run", client: str, asked: "Sequence[Asked]", k: int, known: bool, least: float
+) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
+    """Each question with its answers, in their order."""
+    from pfedeg.graphs.knowledge_graph import SPLITS
+
+    answerer = cache(lambda side: run.answerer(client, side))
+    for side, group in groupby(asked, key=lambda each: each[0]):
+        questions = [question for _, question in group]
+        answers = answerer(side).answers(questions, k, hidden=() if known else SPLITS, least=least)
+        for question, found in zip(questions, answers, strict=True):
+            yield side, question, found
+
+
+def _columns(explained: bool) -> tuple[str, ...]:
+    return (*COLUMNS, *REASONS) if explained else COLUMNS
+
+
+def _names(head: str | None, relation: str, tail: str | None) -> "Row":
+    return {"head": head, "relation": relation, "tail": tail, "asked": "tail" if tail is None else "head"}
+
+
+def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
+    """The names of a question as they stand in the graph."""
+    from pfedeg.prediction.answer import ask
+
+    graph = run.graph(run.named(client))
+    return _named(graph, *ask(graph, relation, head, tail))
+
+
+def _named(graph: "KnowledgeGraph", side: "Side", question: tuple[int, int]) -> "Row":
+    entity, relation = graph.entities[question[0]], graph.relations[question[1]]
+    return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
+
+
+def _row(given: "Row", answer: "Prediction", give: Give | None) -> "Row":
+    found = {name: getattr(answer, name) for name in ("rank", "score", "probability", "known", "label")}
+    row = {**given, given["asked"]: answer.entity, **found}
+    return row | give(row["head"], row["relation"], row["tail"]) if give else row
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--client", required=True, metavar="NAME", help="whose tables are looked at")
+@click.option("--entity", required=True, metavar="NAME", help="what others are compared with")
+@click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="how many  [10]")
+@json_option
+def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
+    """Show the entities whose embeddings are most like that of one (by cosine).
+
+    \b
+    Example:
+      pfedeg similar runs/mine --client atlas --entity Poland -k 5
+    """
+    from pfedeg.cli.tables import predictions_table
+    from pfedeg.prediction.saved_run import Run
+
+    opened = Run(run)
+    opened.must_be_finished()
+    found = opened.similar(client, entity, k)
+    if as_json:
+        lines = [{"rank": a.rank, "entity": a.entity, "cosine": a.score, "label": a.label} for a in found]
+        click.echo(json.dumps({"client": client, "entity": entity, "similar": lines}, ensure_ascii=False))
+        return
+    terminal = console()
+    terminal.print(f"{printable(client)}: like {printable(entity)}", style="bold", highlight=False, soft_wrap=True)
+    terminal.print(predictions_table(found))
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--client", metavar="NAME", help="whose scores  [all clients]")
+@click.option(
+    "--method", "kind", type=click.Choice(["isotonic", "platt"]), default="isotonic", help="of fitting  [isotonic]"
+)
+@click.option("--picture", type=click.Path(path_type=Path), help="a reliability plot, NAME.png or NAME.svg")
+@threads_option
+@json_option
+def calibrate(
+    run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
+) -> None:
+    """Fit probabilities to the scores of a finished RUN on its valid triples, and check them on its test triples.
+
+    A probability is how often an answer with such a score, among the ten best tails, was a held-out fact. Answers that
+    are true but stand nowhere in the graph plural as wrong. `pfedeg predict` shows it from then on.
+
+    \b
+    Example:
+      pfedeg calibrate runs/mine --picture reliability.png
+    """
+    from pfedeg.cli.tables import ahead, meter
+    from pfedeg.engine.interface import default_kernels
+    from pfedeg.files import writing
+    from pfedeg.prediction.calibration import collect, deviation, draw, fit, need_scikit_learn, reliability, table
+    from pfedeg.prediction.saved_run import Run
+
+    if picture is not None and picture.suffix not in (".png", ".svg"):
+        raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
+    need_scikit_learn()
+    opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
+    told, curves, fitted = {}, {}, {}
+    began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)
+    with meter(console(stderr=True), "calibrating", len(names)) as show:
+        for place, name in enumerate(names):
+            show(
+                place, f"{name}, {place + 1} of {plural(len(names), 'client')}{ahead(began, place, len(names))}", False
+            )
+            graph, answerer = opened.graph(name), opened.answerer(name)
+            try:
+                fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
+            except InputError as error:
+                if client or (place + 1 == len(names) and not fitted):
+                    raise
+                say(f"left out: {error}")
+                continue
+            bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
+            told[name], curves[name] = {"error": deviation(bins), "bins": list(table(bins))}, bins
+    if picture is not None:
+        figure = draw(curves)
+        with writing(picture) as path:
+            figure.savefig(path, format=picture.suffix[1:], dpi=160)
+    for name, curve in fitted.items():
+        opened.calibrate(name, curve)
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    for name, bins in curves.items():
+        answers = sum(each.answers for each in bins)
+        click.echo(printable(f"{name}: off by {deviation(bins):.3f} on average over {answers:,} test answers"))
+        for each in bins:
+            click.echo(f"  told {each.said:.2f}, right {each.right:.2f} of {each.answers:,}")

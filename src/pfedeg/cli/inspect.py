@@ -1,0 +1,66 @@
+"""The command that looks at data before training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+
+
+@click.command(cls=Settings, context_settings=CONTEXT)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap as .png or .svg")
+@click.option(
+    "--no-measure", is_flag=True, help="leave out how long training takes, for which some batches are trained"
+)
+@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@threads_option
+@json_option
+def inspect(
+    path: Path,
+    picture: Path | None,
+    no_measure: bool,
+    preset: str | None,
+    threads: int | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Look at the federation at PATH before training: sizes, overlap, leakage, names that do not align, cost.
+
+    PATH is as for `pfedeg train`. Memory and time are estimated with its settings, for every model and method or those
+    that are named; time by training some batches of this very data.
+
+    \b
+    Examples:
+      pfedeg inspect world
+      pfedeg inspect my-folder --no-measure --picture overlap.png
+      pfedeg inspect fb15k-237-fed3.parquet --model rotate --dim 256 --json
+    """
+    from dataclasses import asdict
+
+    from pfedeg.cli.inspection_view import show, show_estimates
+    from pfedeg.graphs.federation import Federation
+    from pfedeg.inspection.cost_estimate import estimate, settings_of
+    from pfedeg.inspection.findings import inspect as look
+    from pfedeg.inspection.heatmap import check_picture, write_picture
+    from pfedeg.inspection.memory import used
+
+    configs = settings_of(flags, preset)
+    if picture:
+        check_picture(picture)
+    federation = Federation.read(path, configs[0].seed)
+    base = used()
+    entity, relation = federation.shared(), federation.shared("relation")
+    findings = look(federation, entity, relation)
+    if picture:
+        write_picture(picture, findings.overlap)
+        say(f"wrote {picture}")
+    if not as_json:
+        show(findings, console())
+    estimates = estimate(federation, entity, relation, configs, base, threads, not no_measure, say)
+    if as_json:
+        click.echo(json.dumps(asdict(findings) | {"estimates": asdict(estimates)}, ensure_ascii=False))
+    else:
+        show_estimates(estimates, console())

@@ -1,0 +1,215 @@
+"""What an inspection looks like in a terminal."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pfedeg.graphs.knowledge_graph import SPLITS
+from pfedeg.inspection.client_sizes import Sizes
+from pfedeg.inspection.cost_estimate import Estimate, Estimates
+from pfedeg.inspection.findings import Findings
+from pfedeg.inspection.leakage import KINDS
+from pfedeg.inspection.overlap import Overlap
+from pfedeg.inspection.related_relations import Kin
+from pfedeg.text import duration, plural, printable
+
+MOST = 30  # rows of a table
+FEW = 10  # things in a line, or lines of long names
+STANDS = {
+    ("same", "own"): "in train of the same client",
+    ("same", "other"): "in train of another client",
+    ("duplicate", "own"): "in train under a duplicate relation",
+    ("duplicate", "other"): "in another's train under a duplicate relation",
+    ("inverse", "own"): "in train as the inverse",
+    ("inverse", "other"): "in another's train as the inverse",
+    ("symmetric", "own"): "in train in reverse, of a symmetric relation",
+    ("symmetric", "other"): "in another's train in reverse, of a symmetric relation",
+}
+
+
+def show(findings: Findings, console: Console) -> None:
+    """All that the data tell."""
+    for part in (
+        *_clients(findings),
+        *_overlap(findings.overlap, console),
+        *_leakage(findings),
+        *_hints(findings),
+    ):
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(part, highlight=False, soft_wrap=True)
+
+
+def show_estimates(estimates: Estimates, console: Console) -> None:
+    """What training would take."""
+    _print(console, _estimates(estimates))
+
+
+def _print(console: Console, parts: Iterable[Table | Text]) -> None:
+    for part in parts:
+        console.print(part, highlight=False, soft_wrap=isinstance(part, Text))
+
+
+def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in words:
+        table.add_column(name, no_wrap=name == "method")
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _clients(findings: Findings) -> Iterator[Table | Text]:
+    numbers = ("entities", "relations", "train", "valid", "test", "not in\ntrain", "in one\ntriple")
+    table = _table("Clients", ("client",), numbers)
+    degrees = _table("Triples per entity", ("client",), ("median", "90 %", "most"))
+    degrees.add_column("most connected")
+    for client, size in list(findings.clients.items())[:MOST]:
+        name = Text(printable(client))
+        table.add_row(name, *(f"{number:,}" for number in _numbers(size)))
+        many = size.degrees
+        foremost = ", ".join(f"{printable(each.label or each.name)} {each.triples:,}" for each in many.foremost)
+        degrees.add_row(name, *(f"{number:,}" for number in (many.median, many.ninety, many.most)), Text(foremost))
+    yield table
+    yield degrees
+    yield from _left_out(len(findings.clients), "client")
+
+
+def _numbers(size: Sizes) -> tuple[int, ...]:
+    held = (size.train, size.valid, size.test)
+    return size.entities, size.relations, *held, size.not_in_train, size.of_one_triple
+
+
+def _left_out(number: int, thing: str, shown: int = MOST) -> Iterator[Text]:
+    if number > shown:
+        yield Text(f"… and {plural(number - shown, thing)} more; --json has all of them")
+
+
+def _overlap(overlap: Overlap, console: Console) -> Iterator[Table | Text]:
+    if len(overlap.clients) == 1:
+        return
+    table = _matrix(overlap) if len(overlap.clients) <= MOST else None
+    if table is None or console.measure(table).maximum > console.width:
+        table = _table("Most shared entities", ("client", "and"), ("entities",))
+        for first, second, number in overlap.largest(MOST):
+            table.add_row(Text(printable(first)), Text(printable(second)), f"{number:,}")
+    yield table
+    one, many, everybody = overlap.owners[0], overlap.common, overlap.owners[-1]
+    yield Text(
+        f"{overlap.different:,} different entities: {one:,} of one client only, {many:,} of at least two, "
+        f"{everybody:,} of all {len(overlap.clients)}"
+    )
+    common = [f"{printable(name)} ({number} clients)" for name, number in overlap.common_relations[:FEW]]
+    if common:
+        more = ", …" if len(overlap.common_relations) > FEW else ""
+        number_of_names = plural(len(overlap.common_relations), "relation name")
+        yield Text(f"{number_of_names} of several clients: {', '.join(common)}{more}")
+    else:
+        yield Text("no relation name occurs at two clients")
+
+
+def _matrix(overlap: Overlap) -> Table:
+    names = [printable(client) for client in overlap.clients]
+    table = _table("Shared entities", ("",), names)
+    table.box, table.padding = SIMPLE_HEAD, (0, 1, 0, 0)
+    for place, (name, row) in enumerate(zip(names, overlap.entities, strict=True)):
+        table.add_row(Text(name), *(Text(f"{number:,}", "dim" if at == place else "") for at, number in enumerate(row)))
+    return table
+
+
+def _leakage(findings: Findings) -> Iterator[Table | Text]:
+    kin = findings.leakage.relations
+    alike = [each for each in kin if each.kind != "symmetric"]
+    yield from _kin("Relations that connect nearly the same pairs", alike)
+    yield from _kin("Symmetric relations", [each for each in kin if each.kind == "symmetric"])
+    leaks = findings.leakage.leaks
+    if not leaks:
+        yield Text("no held-out triple stands in train, nor its reverse under an inverse relation")
+        return
+    table = _table("Held-out triples that training sees", ("split", "they stand"), ("triples", "share"))
+    table.add_column("most at")
+    examples = []
+    for split, kind, where in product(SPLITS[1:], KINDS, ("own", "other")):
+        found = [leak for leak in leaks if (leak.split, leak.kind, leak.where) == (split, kind, where)]
+        if found:
+            number, held = (
+                sum(leak.triples for leak in found),
+                sum(getattr(s, split) for s in findings.clients.values()),
+            )
+            most = max(found, key=lambda leak: leak.triples)
+            stand = Text(STANDS[kind, where], "" if kind == "symmetric" else "yellow")
+            at = Text(printable(f"{most.client} ({most.share:.1%})"))
+            table.add_row(split, stand, f"{number:,}", f"{number / held:.1%}", at)
+            examples.append(most)
+    yield table
+    for leak in examples:
+        if leak.split == examples[-1].split and leak.kind != "symmetric":
+            held_out, trained = (f"({', '.join(triple)})" for triple in (leak.example, leak.stands_as))
+            yield Text(printable(f"  e.g. {held_out} of {leak.client}: {trained} in train of {leak.stands_at}"))
+
+
+def _kin(title: str, kin: Sequence[Kin]) -> Iterator[Text]:
+    if kin:
+        yield Text(title, "bold")
+    for each in kin[:FEW]:
+        names = each.first if each.kind == "symmetric" else f"{each.first} and {each.second}"
+        where = f" at {' and '.join(each.clients)}" if each.clients else ""
+        yield Text(printable(f"  {each.kind} by {each.share:.0%}, {each.pairs:,} pairs{where}: {names}"))
+    yield from _left_out(len(kin), "relation" if kin and kin[0].kind == "symmetric" else "pair", FEW)
+
+
+def _hints(findings: Findings) -> Iterator[Text]:
+    if not findings.hints:
+        yield Text("no hints: every client shares entities, and can be trained and evaluated")
+        return
+    yield Text("Hints", "bold")
+    for hint in findings.hints[:MOST]:
+        yield Text(f"  {printable(hint.client) + ': ' if hint.client is not None else ''}{hint.text}", "yellow")
+    yield from _left_out(len(findings.hints), "hint")
+    for alike in findings.look_alikes.pairs[:FEW]:
+        first, second = f"{alike.first!r} at {alike.first_client}", f"{alike.second!r} at {alike.second_client}"
+        yield Text(printable(f"    {first}, {second} ({alike.differ_in})"))
+
+
+def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
+    models = list(dict.fromkeys(run.model for run in estimates.runs))
+    methods: dict[str, list[Estimate]] = {}
+    for run in estimates.runs:
+        methods.setdefault(run.method, []).append(run)
+    free = estimates.bytes_available
+    memory = _table("Memory, at most (estimate)", ("method",), models)
+    pace = _table("Time per round (estimate)", ("method",), models)
+    whole = _table("Time for all rounds, at most (estimate)", ("method",), models)
+    rounds: dict[int, list[str]] = {}
+    for method, runs in methods.items():
+        rounds.setdefault(runs[0].rounds, []).append(method)
+        sizes = [Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs]
+        memory.add_row(method, *sizes)
+        pace.add_row(method, *(_time(run.seconds_per_round) for run in runs))
+        whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs))
+    yield memory
+    if any(run.seconds_per_round is not None for run in estimates.runs):
+        yield pace
+        yield whole
+    settings = ", ".join(f"{name} {value}" for name, value in estimates.settings.items())
+    room = f"; {_bytes(free)} of memory are free here" if free else ""
+    yield Text(f"with {settings}, {plural(estimates.threads, 'thread')}{room}")
+    most = "; ".join(f"{plural(number, 'round')} of {', '.join(names)}" for number, names in rounds.items())
+    yield Text(f"at most {most}; training stops earlier when validation no longer improves")
+    if estimates.busy:
+        yield Text("others used the machine while this was measured: it may take longer beside them")
+
+
+def _bytes(number: int) -> str:
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:,.0f} MB"
+
+
+def _time(seconds: float | None, rounds: int = 1) -> str:
+    if seconds is None:
+        return "not measured"
+    return f"{max(seconds, 0.001):.2g} s" if rounds == 1 and seconds < 10 else duration(rounds * seconds)

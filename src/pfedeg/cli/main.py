@@ -1,0 +1,317 @@
+"""The command line: thin commands over the library. Heavy imports happen inside commands, so that --help is quick."""
+
+import json
+import os
+import shlex
+import sys
+import warnings
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from pfedeg.cli.answers import calibrate, predict, similar
+from pfedeg.cli.export import export
+from pfedeg.cli.federation import client, secret, server
+from pfedeg.cli.importing import import_
+from pfedeg.cli.inspect import inspect
+from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.research import experiment, report, tune
+from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
+from pfedeg.text import plural
+
+if TYPE_CHECKING:
+    from pfedeg.graphs.federation import Federation
+    from pfedeg.training.config import Config
+    from pfedeg.training.local_run import Training
+
+
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.version_option(package_name="pfedeg", message="pfedeg %(version)s")
+@click.option("--traceback", is_flag=True, help="show where an error came from")
+@click.pass_context
+def cli(context: click.Context, traceback: bool) -> None:
+    """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
+
+    \b
+    Try:
+      pfedeg demo                                      a small real federation, four methods, in a minute
+      pfedeg train world --method pfedeg-plus          train on the same data yourself
+      pfedeg show runs/world-pfedeg-plus-transe-0      what came out
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command(context_settings=CONTEXT)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="where the runs go  [runs/demo]"
+)
+@threads_option
+def demo(out: Path, threads: int | None) -> None:
+    """Train the embedded federation with four methods and show what each client gains.
+
+    \b
+    Example:
+      pfedeg demo --out /tmp/demo
+    """
+    from pfedeg.cli.demo import show_demo
+
+    show_demo(out, threads, console(), console(stderr=True))
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("graph", type=click.Path(path_type=Path))
+@click.option("--clients", type=int, required=True, metavar="N", help="how many clients to make")
+@click.option(
+    "--by", type=click.Choice(["relation"]), default="relation", help="what is dealt to the clients  [relation]"
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, metavar="N", help="decides who gets what and the splits  [0]"
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="the new folder, with a subfolder per client"
+)
+def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
+    """Make a federation from one GRAPH: pool its splits, deal its relations evenly at random, split each client anew.
+
+    GRAPH is a TSV file, a folder with train.tsv (valid.tsv, test.tsv) or triples.tsv, or a Parquet file.
+
+    \b
+    Example:
+      pfedeg partition fb15k-237.parquet --clients 3 --seed 0 --out fb15k-237-fed3
+    """
+    from pfedeg.graphs.federation import partition as deal
+    from pfedeg.graphs.federation import read_pooled
+    from pfedeg.graphs.knowledge_graph import read_labels
+
+    federation = deal(read_pooled(graph), clients, seed, read_labels(graph))
+    federation.write(out)
+    for name, part in federation.graphs.items():
+        sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"
+        say(f"{name}: {len(part.entities):,} entities, {plural(len(part.relations), 'relation')}, {sizes}")
+    click.echo(f"wrote {plural(len(federation.graphs), 'client')} to {out}")
+
+
+@cli.command(cls=Settings, context_settings=CONTEXT)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="the run directory  [runs/DATA-METHOD-MODEL-SEED]")
+@click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
+@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
+@click.option("--secret", type=click.Path(path_type=Path), help="a federation's secret, to get its very results")
+@threads_option
+@json_option
+def train(
+    path: Path,
+    out: Path | None,
+    resume: bool,
+    preset: str | None,
+    file: Path | None,
+    secret: Path | None,
+    threads: int | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Train the federation at PATH: a folder with a subfolder per client, or a Parquet file, or "world".
+
+    Each client's subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split by the seed.
+    "world" is the federation that comes with the package.
+
+    \b
+    Examples:
+      pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine
+      pfedeg train fb15k-237-fed3.parquet --method pfedeg-star --rounds 100 --out runs/star --resume
+    """
+    from pfedeg.cli.tables import metrics_table, watch
+    from pfedeg.graphs.federation import Federation
+    from pfedeg.network.operations.alignment_secret import read_secret
+    from pfedeg.training.config import configure
+    from pfedeg.training.local_run import Training
+
+    config, remarks = configure(flags, preset, file)
+    for remark in remarks:
+        say(f"note: {remark}")
+    federation, source = Federation.read(path, config.seed), os.fsencode(path).decode(errors="replace")
+    out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
+    key = read_secret(secret) if secret else b""
+    training = Training(federation, config, out=out, resume=resume, threads=threads, source=source, secret=key)
+    announce(federation, config, training)
+    try:
+        for _ in watch(training, console(stderr=True), config.method):
+            pass
+    except KeyboardInterrupt:
+        say("")
+        say(f"interrupted; saved after round {training.rounds_done}. Continue with: {_again()}")
+        raise
+    assert training.result is not None
+    if as_json:
+        click.echo(json.dumps(training.result, ensure_ascii=False))
+        return
+    result = training.result
+    title = f"{config.method}, {config.model}: test metrics of round {result['best_round']} of {result['rounds']}"
+    console().print(metrics_table(title, {"": result["test"]}))
+    click.echo(f"the run is in {out}; look at it with: pfedeg show {shlex.quote(str(out))}")
+
+
+def announce(federation: "Federation", config: "Config", training: "Training") -> None:
+    """What is about to happen."""
+    from pfedeg.engine.lowlevel.code_cache import is_first_use
+
+    triples = sum(len(graph.train) for graph in federation.graphs.values())
+    text = f"{config.method}, {config.model}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
+    if training.result is not None:
+        say(f"{text}; this run is finished, here is its result")
+        return
+    say(f"{text}, up to {plural(config.rounds or 0, 'round')}")
+    if is_first_use():
+        say("first use: compiling the kernels, which takes some seconds once")
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test", help="what to rank  [test]")
+@click.option("--side", type=click.Choice(["tail", "head", "both"]), default="tail", help="what to predict  [tail]")
+@threads_option
+@json_option
+def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: bool) -> None:
+    """Rank the triples of a finished RUN again: MRR and Hits per client and weighted.
+
+    \b
+    Examples:
+      pfedeg evaluate runs/mine --split valid
+      pfedeg evaluate runs/mine --side both --json
+    """
+    from pfedeg.cli.tables import metrics_table
+    from pfedeg.engine.interface import default_kernels
+    from pfedeg.prediction.saved_run import Run
+    from pfedeg.training.run_loop import summary
+
+    opened = Run(run, default_kernels(threads))
+    opened.must_be_finished()
+    which: Any = None if side == "both" else side
+    metrics = summary(opened.evaluate(split, which))
+    if as_json:
+        click.echo(json.dumps({"split": split, "side": side, **metrics}, ensure_ascii=False))
+        return
+    predicted = "head and tail" if side == "both" else side
+    title = f"{opened.config.method}, {opened.config.model}: {split} metrics, {predicted} prediction"
+    console().print(metrics_table(title, {"": metrics}))
+
+
+@cli.command(context_settings=CONTEXT)
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def show(run: Path, as_json: bool) -> None:
+    """Summarise a RUN, finished or not: settings, metrics, the validation curve, who learned from whom.
+
+    \b
+    Example:
+      pfedeg show runs/mine
+    """
+    from pfedeg.cli.tables import affinity_table, curve, metrics_table
+    from pfedeg.prediction.saved_run import Run
+    from pfedeg.text import duration
+
+    opened = Run(run)
+    result, history = opened.result, opened.history
+    evaluated = [line for line in history if "valid" in line]
+    if as_json:
+        content = {
+            "config": opened.config.as_dict(),
+            "provenance": opened.provenance,
+            "result": result,
+            "history": history,
+        }
+        click.echo(json.dumps(content, ensure_ascii=False))
+        return
+    out = console()
+    config, origin = opened.config, opened.provenance
+    seconds = sum(line["seconds"] for line in history)
+    sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
+    how = "continue it by the same train command with --resume"
+    if "federation" in origin:
+        how = "the server operator continues it by `pfedeg server run DIR --resume`"
+    state = "finished" if result else f"not finished; {how}"
+    out.print(f"{run}: {config.method}, {config.model}, seed {config.seed}, {state}", highlight=False, soft_wrap=True)
+    source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
+    text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
+    out.print(text, highlight=False, soft_wrap=True)
+    travelled = "travelled" if "federation" in origin else "would have travelled"
+    best = f", best round {result['best_round']}" if result else ""
+    text = f"{plural(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB {travelled}"
+    out.print(text, highlight=False)
+    if result:
+        out.print(metrics_table("Metrics", {"valid": result["valid"], "test": result["test"]}))
+    elif evaluated:
+        out.print(metrics_table(f"Metrics of round {evaluated[-1]['round']}", {"valid": evaluated[-1]["valid"]}))
+    points = [(line["round"], line["valid"]["weighted"]["mrr"]) for line in evaluated]
+    drawn = curve([(number, mrr) for number, mrr in points if mrr is not None])
+    if drawn:
+        out.print("valid MRR by round", style="bold")
+        out.print(drawn, highlight=False)
+    if affinity := opened.affinity():
+        out.print(affinity_table(affinity))
+
+
+cli.add_command(predict)
+cli.add_command(similar)
+cli.add_command(calibrate)
+cli.add_command(import_)
+cli.add_command(inspect)
+cli.add_command(experiment)
+cli.add_command(tune)
+cli.add_command(report)
+cli.add_command(export)
+cli.add_command(secret)
+cli.add_command(server)
+cli.add_command(client)
+
+
+def _again() -> str:
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    return shlex.join(words if "--resume" in words else [*words, "--resume"])
+
+
+def _warn(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+    if issubclass(category, DataWarning):
+        say(f"warning: {message}")
+
+
+def _fail(error: BaseException, code: int) -> NoReturn:
+    if "--traceback" in sys.argv:
+        raise error
+    say(f"error: {error}")
+    sys.exit(code)
+
+
+def main() -> None:
+    """Run the command line; whatever goes wrong becomes one line and an exit code (2 input, 1 failure, 130 Ctrl-C)."""
+    warnings.showwarning = _warn
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
+        sys.exit(130)
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        _fail(InputError(f"{error.format_message()}{hint}"), 2)
+    except click.ClickException as error:
+        _fail(InputError(error.format_message()), 2)
+    except PfedegError as error:
+        _fail(error, error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except MemoryError as error:
+        _fail(RunError(f"out of memory ({error}); a smaller --dim, --batch or --negatives needs less"), 1)
+    except OSError as error:
+        kind = RunError if error.errno in (ENOSPC, EDQUOT, EFBIG, EIO) else InputError
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(kind(f"{where}{error.strerror or error}"), kind.exit_code)
+    except Exception as error:
+        text = f"internal error: {type(error).__name__}: {error}; run again with `pfedeg --traceback …` and report it"
+        _fail(RuntimeError(text), 1)

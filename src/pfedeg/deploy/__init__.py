@@ -1,1 +1,0 @@
-"""A federation between organisations: keys, folders, processes and commands of the server and of each client."""

@@ -1,0 +1,1 @@
+"""The compiled engine: training loops, negative sampling and ranking, compiled by numba."""

@@ -1,0 +1,1 @@
+"""What compiled code stands on: compilation, threads, vectors, aligned memory."""

@@ -1,0 +1,148 @@
+"""What compiled kernels share: how they are compiled, threads that meet, random bits."""
+
+import platform
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core import config as numba_config
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from pfedeg import randomness
+from pfedeg.engine.lowlevel import code_cache as cache
+
+config: Any = numba_config  # its settings are made at run time
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def jit(function: F) -> F:
+    """Compile a part of a kernel, for calls from compiled code only: without a door to Python it compiles faster."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def inline(function: F) -> F:
+    """Like `jit`, but put into its callers: what is called per pair or row must not hand over dozens of arrays."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
+def kernel(function: F) -> F:
+    """Compile what Python calls; keep the machine code, with all its parts, on disk."""
+    if cache.folder() is None:
+        return _compile(function, no_cfunc_wrapper=True)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(cache.folder())
+    try:
+        compiled = _compile(function, cache=True, no_cfunc_wrapper=True)
+    finally:
+        config.CACHE_DIR = before
+    cache.keep_apart(compiled)
+    return compiled
+
+
+def _compile(function: F, **options: bool) -> F:
+    """On first use, for the types of the arguments.
+
+    The code runs without the GIL and without counting references to arrays: counters that threads share would cost
+    more than the arithmetic. So it can allocate nothing, and all memory is handed in.
+    """
+    njit: Any = numba.njit  # its annotations do not know all of its options
+    return cast(F, njit(nogil=True, _nrt=False, error_model="numpy", **options)(function))
+
+
+# Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers
+# and hand out work through atomic counters in one int64 array. Counters lie a cache line apart.
+LINE = 8
+STOP, ARRIVED, PHASE, NEXT = 0, LINE, 2 * LINE, 3 * LINE
+
+
+class Team:
+    """A fixed number of threads that run one compiled function together."""
+
+    def __init__(self, size: int) -> None:
+        """Threads are made on first use; each has the same part in every call: its core may still have it."""
+        self.size = size
+        self._workers: list[ThreadPoolExecutor] = []
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C asks all of them to stop."""
+        sync = np.zeros(4 * LINE, np.int64)
+        self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
+        futures = [
+            worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in enumerate(self._workers)
+        ]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            sync[STOP] = 1
+            for future in futures:
+                future.exception()
+            raise
+
+
+@intrinsic
+def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:
+    """array[place] += value, seen whole by every thread; the value before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]])
+        return builder.atomic_rmw("add", pointer, arguments[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def ticks(typing: Any) -> Any:
+    """What the processor's clock shows; 0 where a program may not read it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.IntType(64)
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return kind(0)
+        clock = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, []), "llvm.readcyclecounter")
+        return builder.call(clock, [])
+
+    return types.int64(), generate
+
+
+_give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
+
+
+@jit
+def barrier(threads: int, sync: NDArray[np.int64]) -> None:
+    """Wait until every thread is here."""
+    phase = atomic_add(sync, PHASE, 0)
+    if atomic_add(sync, ARRIVED, 1) == threads - 1:
+        sync[NEXT] = 0
+        atomic_add(sync, ARRIVED, -threads)
+        atomic_add(sync, PHASE, 1)
+    else:
+        spins = 0
+        while atomic_add(sync, PHASE, 0) == phase:
+            spins += 1
+            if spins > 2000:
+                _give_way()
+
+
+@jit
+def take(sync: NDArray[np.int64], amount: int) -> int:
+    """The first of the next `amount` units of work; every barrier starts again from 0."""
+    return atomic_add(sync, NEXT, amount)
+
+
+@jit
+def random_below(key: np.uint64, counter: np.uint64, bound: np.uint64) -> np.int32:
+    """`randomness.below`, one number at a time."""
+    x = key + (counter + np.uint64(1)) * np.uint64(randomness.GOLDEN)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(randomness.MIX1)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(randomness.MIX2)
+    x = x ^ (x >> np.uint64(31))
+    return np.int32(((x >> np.uint64(32)) * bound) >> np.uint64(32))

@@ -1,0 +1,1 @@
+"""Grids of runs, tuning on validation data, and reports on the results."""

@@ -1,0 +1,1 @@
+"""Knowledge graphs and federations: files, splits, alignment."""

@@ -1,0 +1,1 @@
+"""Embedding models, one per file: equation, gradients, table widths."""

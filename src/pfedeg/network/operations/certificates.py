@@ -1,0 +1,211 @@
+"""Keys and certificates: who is who. The only file that imports cryptography.
+
+A server has its own certificate authority (CA), whose certificate the clients get once, by hand. It certifies the key
+by which the server speaks TLS and signs what it tells a client. Each client makes a key pair of its own and gives the
+public half to the server operator; by it the client joins, and signs what it answers.
+"""
+
+import datetime
+import hashlib
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pfedeg.errors import InputError
+from pfedeg.files import write_bytes, write_private
+
+Private = ec.EllipticCurvePrivateKey
+Public = ec.EllipticCurvePublicKey
+YEARS_OF_CA, DAYS_OF_SERVER = 10, 825
+
+
+def make_authority(folder: Path, host: str) -> None:
+    """A CA and a certificate for the server: ca.key, ca.crt, server.key, server.crt."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"pfedeg federation at {host}"[:64])])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=365 * YEARS_OF_CA))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA384())
+    )
+    write_private(folder / "ca.key", _private_pem(key))
+    write_bytes(folder / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
+    certify_server(folder, host)
+
+
+def certify_server(folder: Path, host: str) -> None:
+    """A new key and certificate for the server, by the CA in the same folder."""
+    authority = read_certificate(folder / "ca.crt")
+    signer = _load_pem(folder / "ca.key")
+    key = ec.generate_private_key(ec.SECP384R1())
+    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    try:
+        names.append(x509.IPAddress(ipaddress.ip_address(host)))
+    except ValueError:
+        names.append(x509.DNSName(host.encode("idna").decode()))
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS_OF_SERVER))
+        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA384())
+    )
+    write_private(folder / "server.key", _private_pem(key))
+    write_bytes(folder / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def make_pair(folder: Path, name: str) -> None:
+    """A client's key pair: client.key (OpenSSH), and client.pub to give to the server operator."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
+    write_private(folder / "client.key", key.private_bytes(encoding, form, serialization.NoEncryption()))
+    write_bytes(folder / "client.pub", public_line(key.public_key(), name).encode())
+
+
+def public_line(key: Public, name: str) -> str:
+    """A public key as a line of text."""
+    raw = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return f"{raw.decode()} {'-'.join(name.split())}\n"
+
+
+def read_pair(path: Path) -> Private:
+    """A client's private key."""
+    try:
+        key = serialization.load_ssh_private_key(_read(path), None)
+    except (ValueError, UnsupportedAlgorithm):
+        raise InputError(f"{path}: not a private key; `pfedeg client init` makes one") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{path}: not an elliptic-curve key; `pfedeg client init` makes one")
+    return key
+
+
+def read_public(path: Path) -> Public:
+    """A client's public key."""
+    raw = _read(path)
+    if b"PRIVATE KEY" in raw:
+        raise InputError(f"{path}: this is a private key, which stays with its client; the public one ends in .pub")
+    try:
+        key = serialization.load_ssh_public_key(raw.strip())
+    except (ValueError, UnsupportedAlgorithm):
+        raise InputError(f"{path}: not a public key; the client finds its own in client.pub") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp384r1":
+        raise InputError(f"{path}: not a P-384 key; `pfedeg client init` makes one")
+    return key
+
+
+def identity(key: Public) -> bytes:
+    """A public key as the bytes by which the network knows it."""
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def short(key: Public) -> str:
+    """A public key as people compare it, over the telephone if need be."""
+    digest = hashlib.sha256(identity(key)).hexdigest()
+    return ":".join(digest[i : i + 4] for i in range(0, 24, 4))
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """A certificate in a file."""
+    try:
+        return x509.load_pem_x509_certificate(_read(path))
+    except ValueError:
+        raise InputError(f"{path}: not a certificate; the server operator has it as ca.crt") from None
+
+
+class Signer:
+    """The server's or a client's own hand."""
+
+    def __init__(self, key: Private, certificate: bytes = b"") -> None:
+        """The server shows its certificate with each signature; a client's key is enrolled."""
+        self._key, self.certificate = key, certificate
+
+    @classmethod
+    def of_server(cls, folder: Path) -> "Signer":
+        """The server's, from its folder."""
+        return cls(_load_pem(folder / "server.key"), _read(folder / "server.crt"))
+
+    def sign(self, body: bytes) -> bytes:
+        """A signature."""
+        return self._key.sign(body, ec.ECDSA(hashes.SHA384()))
+
+
+def signed_by(key: Public, body: bytes, signature: bytes) -> bool:
+    """Whether the owner of a key has signed this."""
+    try:
+        key.verify(signature, body, ec.ECDSA(hashes.SHA384()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def certified(authority: x509.Certificate, certificate: bytes) -> Public | None:
+    """The key in a server's certificate, if the CA vouches for it today."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+        found.verify_directly_issued_by(authority)
+        use = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return None
+    key, now = found.public_key(), datetime.datetime.now(datetime.UTC)
+    timely = found.not_valid_before_utc <= now <= found.not_valid_after_utc
+    if not timely or ExtendedKeyUsageOID.SERVER_AUTH not in use or not isinstance(key, ec.EllipticCurvePublicKey):
+        return None
+    return key
+
+
+def _usage(**granted: bool) -> x509.KeyUsage:
+    names = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    )
+    return x509.KeyUsage(**{name: granted.get(name, False) for name in names})
+
+
+def _private_pem(key: Private) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _load_pem(path: Path) -> Any:
+    try:
+        return serialization.load_pem_private_key(_read(path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InputError(f"{path}: not a private key") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,135 @@
+"""A run whose clients are elsewhere: the course of rounds at the server, and what it keeps of them."""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfedeg.errors import InputError
+from pfedeg.graphs.alignment import ClientId, Rows, Shared
+from pfedeg.graphs.knowledge_graph import Split
+from pfedeg.network.client_session import digest
+from pfedeg.network.server_transport import Remote
+from pfedeg.training.config import FEDERATED, Config
+from pfedeg.training.evaluation import Metrics
+from pfedeg.training.rounds import Round
+from pfedeg.training.run_folder import CHECKPOINT, Arrays, RunFolder, provenance
+from pfedeg.training.run_loop import Course
+
+
+def new_name() -> str:
+    """A name for a run that no other has."""
+    return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
+
+
+class Coordination(Course):
+    """An iterator over the rounds of a federation; `connect(run)` makes the way to its clients."""
+
+    _transport: Remote
+
+    def __init__(
+        self,
+        config: Config,
+        connect: Callable[[str], Remote],
+        *,
+        out: Path,
+        name: str = "",
+        resume: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        """Meets the clients, which takes until all of them are there. They will know the run by its name."""
+        config = config.resolved()
+        if config.method not in FEDERATED:
+            raise InputError(f"{config.method} needs no server; choose from {', '.join(FEDERATED)}")
+        super().__init__(config, config.build_strategy(threads), RunFolder(out))
+        assert self._folder is not None
+        self._final: Mapping[str, Mapping[ClientId, Metrics]] | None = None
+        origin = self._folder.read("provenance.json") if self._folder.exists() else {}
+        saved = self._enter(origin | {"strategy": type(self._strategy).__name__}, resume)
+        unfinished = self.result is not None and self.result.get("missing")
+        if unfinished and (out / CHECKPOINT).exists():  # somebody has not got the result yet
+            saved, self.result = self._folder.load_checkpoint(), None
+        self.name: str = origin.get("federation") or name or new_name()
+        if self.result is not None:
+            return
+        if origin and saved is None:
+            raise InputError(f"{out}: the run has no checkpoint; remove it, and begin a new one")
+        self._transport = connect(self.name)
+        if saved is None:
+            self._begin()
+        else:
+            self._restore(*saved)
+            self._transport.meet(
+                {name: digest(ids, self._shared.travelling[name]) for name, ids in self._shared.ids.items()}
+            )
+        self._whole = self._arrays(), self._about()
+        self.save()
+
+    def _begin(self) -> None:
+        transport, folder = self._transport, self._folder
+        assert folder is not None
+        transport.meet()
+        self._shared = transport.shared
+        transport.uploads()
+        found = digest(*self._shared.ids.values())
+        origin = provenance(found, f"clients of run {self.name}", self.config.seed)
+        clients = {"strategy": type(self._strategy).__name__, "clients": list(self._shared.clients)}
+        folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
+
+    def _due(self) -> bool:
+        return True  # a client can undo one round, not two
+
+    def _keep(self, members: list[ClientId]) -> None:
+        self._transport.best_round = self._progress.round
+
+    def _line(self, done: Round) -> dict[str, Any]:
+        self._transport.tell(done.number, done.weights)
+        line = super()._line(done)
+        missing = dict(sorted(self._transport.missing.items()))
+        return line | ({"missing": missing} if missing else {})
+
+    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+        if self._final is None:
+            self._final = self._transport.finish(self._progress.round)
+        return self._final[split]
+
+    def _conclude(self, result: dict[str, Any]) -> None:
+        assert self._folder is not None
+        if self._transport.missing:
+            result["missing"] = dict(sorted(self._transport.missing.items()))
+        other = {n: at for n, at in sorted(self._transport.finished.items()) if at != result["best_round"]}
+        if other:  # who missed the evaluation of the best round has kept earlier tables
+            result["tables_of_round"] = other
+        self._folder.finish({}, {}, result, keep_checkpoint=bool(self._transport.missing))
+
+    def _arrays(self) -> Arrays:
+        arrays, transport = super()._arrays(), self._transport
+        for i, name in enumerate(self._shared.clients):
+            arrays[f"ids/{i}"] = self._shared.ids[name]
+            arrays[f"latest/{i}"] = transport.latest[name].values
+        return arrays
+
+    def _about(self) -> dict[str, Any]:
+        transport, clients = self._transport, self._shared.clients
+        return super()._about() | {
+            "clients": list(clients),
+            "accepted": [transport.accepted[name] for name in clients],
+            "triples": [transport.triples[name] for name in clients],
+            "best_round": transport.best_round,
+        }
+
+    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
+        super()._restore(arrays, about)
+        clients = about["clients"]
+        shared = Shared({name: arrays[f"ids/{i}"] for i, name in enumerate(clients)})
+        transport = self._transport
+        self._shared = transport.shared = shared
+        transport.latest = {
+            name: Rows(shared.travelling[name], np.asarray(arrays[f"latest/{i}"])) for i, name in enumerate(clients)
+        }
+        transport.accepted = dict(zip(clients, about["accepted"], strict=True))
+        transport.triples = dict(zip(clients, about["triples"], strict=True))
+        transport.best_round = about["best_round"]

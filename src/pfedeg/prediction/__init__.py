@@ -1,0 +1,1 @@
+"""Answers from trained tables, with names, explanations and probabilities."""

@@ -1,0 +1,146 @@
+"""Answers with names: from a trained client's tables, or from a whole run on disk."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg.engine.interface import Kernels, Tables
+from pfedeg.errors import InputError
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split, normal
+from pfedeg.models.base import Mat, Model
+from pfedeg.text import suggest
+
+MOST_SCORES = 1 << 24  # at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One answer: its place among all answers shown, its score, and in which split the client has it, if in any."""
+
+    rank: int
+    entity: str
+    score: float
+    known: Split | None
+    label: str | None = None  # the entity as people know it
+    probability: float | None = None  # of being a fact, where the run is calibrated
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A curve from scores to probabilities: straight between points, flat beyond them."""
+
+    scores: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of scores."""
+        return np.interp(scores, self.scores, self.probabilities)
+
+
+class Answerer:
+    """Answers questions of one side, (h, r, ?) or (?, r, t), from a client's tables and graph."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        model: Model,
+        tables: Tables,
+        graph: KnowledgeGraph,
+        side: Side,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """What stands in the graph is looked up once."""
+        self._kernels, self._model, self._tables, self._graph, self._side = kernels, model, tables, graph, side
+        self._calibration = calibration
+        self._known = {split: graph.known(side, [split]) for split in SPLITS}
+
+    def answers(
+        self, questions: Sequence[tuple[int, int]], k: int, *, hidden: Sequence[Split] = SPLITS, least: float = -inf
+    ) -> Iterator[list[Prediction]]:
+        """The k best answers to each question (given entity, relation), but for those that hidden splits hold.
+
+        Scores are computed for so many questions at a time that they stay within some 64 MB.
+        """
+        if k < 1:
+            raise InputError(f"k: {k} is out of range; it must be at least 1")
+        step = max(1, MOST_SCORES // len(self._graph.entities))
+        compose = self._model.compose if self._side == "tail" else self._model.invert
+        for first in range(0, len(questions), step):
+            given, relation = np.array(questions[first : first + step], np.int64).T
+            queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
+            scores = self._kernels.scores(self._model, self._tables, np.ascontiguousarray(queries))
+            for question, row in zip(questions[first : first + step], scores, strict=True):
+                yield self._best(row, self.facts(question), k, hidden, least)
+
+    def facts(self, question: tuple[int, int]) -> dict[int, Split]:
+        """The answers that stand in the graph, and in which split."""
+        key, facts = question[0] * len(self._graph.relations) + question[1], dict[int, Split]()
+        for split, (keys, start, answers) in self._known.items():
+            at = int(np.searchsorted(keys, key))
+            if at < len(keys) and keys[at] == key:
+                found = answers[start[at] : start[at + 1]].tolist()
+                facts |= dict.fromkeys((e for e in found if e not in facts), split)
+        return facts
+
+    def _best(
+        self, scores: Mat, facts: dict[int, Split], k: int, hidden: Sequence[Split], least: float
+    ) -> list[Prediction]:
+        scores = scores.copy()
+        scores[[e for e, split in facts.items() if split in hidden]] = -inf
+        floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
+        able = np.flatnonzero((scores >= max(floor, least)) & (scores > -inf))
+        order = able[np.argsort(-scores[able], kind="stable")][:k]  # equal ones by name
+        chances = self._calibration(scores[order].astype(np.float64)).tolist() if self._calibration else [None] * k
+        names = [self._graph.entities[e] for e in order.tolist()]
+        return [
+            Prediction(rank, name, float(scores[e]), facts.get(e), self._graph.labels.get(name), chance)
+            for rank, (e, name, chance) in enumerate(zip(order.tolist(), names, chances, strict=False), 1)
+        ]
+
+
+def predict(
+    kernels: Kernels,
+    model: Model,
+    tables: Tables,
+    graph: KnowledgeGraph,
+    *,
+    relation: str,
+    head: str | None = None,
+    tail: str | None = None,
+    k: int = 10,
+    known: bool = False,
+    least: float = -inf,
+    calibration: Calibration | None = None,
+) -> list[Prediction]:
+    """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
+    side, question = ask(graph, relation, head, tail)
+    answerer = Answerer(kernels, model, tables, graph, side, calibration if side == "tail" else None)
+    return next(answerer.answers([question], k, hidden=() if known else SPLITS, least=least))
+
+
+def ask(graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None) -> tuple[Side, tuple[int, int]]:
+    """A question by names as the side that is asked for and ids."""
+    if (head is None) == (tail is None):
+        raise InputError("give either a head or a tail")
+    given = look_up("entity", (head if head is not None else tail) or "", graph)
+    return "tail" if head is not None else "head", (given, look_up("relation", relation, graph))
+
+
+def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
+    """The id of a name, or of the only one that people know as this, or a hint at names like it."""
+    ids, wanted = graph.entity_ids if kind == "entity" else graph.relation_ids, normal(name)
+    found = ids.get(wanted)
+    if found is not None:
+        return found
+    called = [each for each, label in graph.labels.items() if label == wanted and each in ids]
+    if len(called) > 1:
+        raise InputError(f"{kind} {name!r}: {len(called)} are called so; say which: {', '.join(called[:5])}")
+    if not called:
+        labels = [label for each, label in graph.labels.items() if each in ids]
+        unknown = f"unknown {kind} {name!r}{suggest(wanted, [*ids, *labels])}"
+        raise InputError(unknown if name else f"the {kind} is missing")
+    return ids[called[0]]

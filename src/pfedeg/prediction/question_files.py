@@ -1,0 +1,64 @@
+"""Questions to a client's tables: from a file, or all of a relation, every one checked before any is answered."""
+
+import csv
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+
+from pfedeg.errors import InputError
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
+from pfedeg.prediction.answer import ask, look_up
+
+Asked = tuple[Side, tuple[int, int]]  # which side is asked for; the given entity and the relation
+
+
+def of_relation(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Asked]:
+    """A question for every entity that the relation is known of."""
+    kind, column = look_up("relation", relation, graph), 2 if heads else 0
+    parts = [graph.triples(split) for split in SPLITS]
+    given = np.unique(np.concatenate([part[part[:, 1] == kind, column] for part in parts])).tolist()
+    return [("head" if heads else "tail", (entity, kind)) for entity in given]
+
+
+def of_file(path: Path, graph: KnowledgeGraph) -> list[Asked]:
+    """The questions of a file, every one checked before any is answered."""
+    asked = []
+    for number, row in enumerate(_rows(path), 1):
+        try:
+            asked.append(ask(graph, row.get("relation") or "", row.get("head") or None, row.get("tail") or None))
+        except InputError as error:
+            raise InputError(f"{path}, question {number}: {error}") from None
+    if not asked:
+        raise InputError(f"{path}: no questions in it")
+    return asked
+
+
+def _rows(path: Path) -> Iterable[dict[str, str | None]]:
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        names = table.column_names
+        rows = [{key: None if value is None else str(value) for key, value in row.items()} for row in table.to_pylist()]
+    else:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+        first = text.partition("\n")[0]
+        reader = csv.DictReader(
+            StringIO(text, newline=""), delimiter="\t" if "\t" in first else ";" if ";" in first else ","
+        )
+        rows, names = list(reader), list(reader.fieldnames or ())
+    if "relation" not in names or not {"head", "tail"} & set(names):
+        found = ", ".join(names) or "nothing"
+        raise InputError(f"{path}: expected columns head, relation (and tail, to ask for heads); found {found}")
+    return rows

@@ -1,0 +1,146 @@
+"""A run on disk: its settings, result and history, its tables for evaluation and prediction."""
+
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedeg.engine.interface import Kernels, Tables, default_kernels
+from pfedeg.errors import InputError
+from pfedeg.graphs.alignment import ClientId
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split, normal
+from pfedeg.prediction.answer import Answerer, Calibration, Prediction, ask, look_up, predict
+from pfedeg.text import suggest
+from pfedeg.training.config import Config
+from pfedeg.training.evaluation import Evaluator, Metrics
+from pfedeg.training.run_folder import RunFolder
+
+
+class Run:
+    """A finished run on disk: its settings, result and history; its tables for evaluation and prediction."""
+
+    def __init__(self, path: str | Path, kernels: Kernels | None = None) -> None:
+        """Read what describes the run; tables and graphs are read when needed."""
+        self.path, self._folder = Path(path), RunFolder.open(path)
+        self.provenance = self._folder.read("provenance.json")
+        try:
+            self.config = Config(**self._folder.read("config.json"))
+            self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+        except (TypeError, KeyError) as error:
+            raise InputError(f"{path}: damaged, or a run of another version of pfedeg ({error})") from None
+        self.history: list[dict[str, Any]] = self._folder.history()
+        self._given = kernels
+        self._model = self.config.build_model()
+        self.graph = cache(self._graph)
+        self.tables = cache(self._tables)
+
+    @cached_property
+    def _kernels(self) -> Kernels:
+        """Made when needed: who only looks at a run does not wait for the compiler to be loaded."""
+        return self._given or default_kernels()
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether graphs and tables of all clients are here, as they are not in a copy of the small files alone."""
+        return all(self._folder.has_tables(client) for client in self.clients)
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The content of result.json; None while the run is not finished."""
+        return self._folder.read("result.json") if self._folder.finished() else None
+
+    def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
+        """Who learned how much from whom at the round whose tables are kept."""
+        until = self.result["best_round"] if self.result else len(self.history)
+        kept = [line["affinity"] for line in self.history if line.get("affinity") and line["round"] <= until]
+        return kept[-1] if kept else None
+
+    def must_be_finished(self) -> None:
+        """Refuse a run that has no result yet."""
+        self._folder.read("result.json")
+
+    def named(self, client: str) -> ClientId:
+        """The client of a name, or a hint at names like it."""
+        if normal(client) not in self.clients:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
+        return normal(client)
+
+    def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
+        """Metrics of every client; with side None over head and tail predictions together."""
+        sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
+        ranks = [self.ranks(split, which) for which in sides]
+        return {
+            client: replace(Metrics.of(np.concatenate([each[client] for each in ranks])), triples=len(ranks[0][client]))
+            for client in self.clients
+        }
+
+    def ranks(self, split: Split = "test", side: Side = "tail") -> dict[ClientId, NDArray[np.float64]]:
+        """The rank of every triple of a split among its client's candidates, in the graph's order."""
+        return {
+            client: Evaluator(self.graph(client)).ranks(self._kernels, self._model, self.tables(client), split, side)
+            for client in self.clients
+        }
+
+    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
+        """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
+        client = self.named(client)
+        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
+
+    def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
+        """How many answers to a question stand in the client's own triples."""
+        graph = self.graph(normal(client))
+        side, (given, kind) = ask(graph, relation, head, tail)
+        keys, start, _ = graph.known(side)
+        at = int(np.searchsorted(keys, key := given * len(graph.relations) + kind))
+        return int(start[at + 1] - start[at]) if at < len(keys) and keys[at] == key else 0
+
+    def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
+        """For many questions to one client."""
+        client = self.named(client)
+        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
+
+    def calibration(self, client: ClientId) -> Calibration | None:
+        """The curve that `pfedeg calibrate` has left, if it has."""
+        found = self._folder.calibration(client)
+        return Calibration(*found) if found else None
+
+    def calibrate(self, client: ClientId, calibration: Calibration) -> None:
+        """Keep a curve with the run."""
+        self._folder.save_calibration(client, calibration.scores, calibration.probabilities)
+
+    def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
+        """The entities whose embeddings point most nearly the same way (cosine), best first."""
+        client = self.named(client)
+        graph, table = self.graph(client), self.tables(client).entity
+        given = look_up("entity", entity, graph)
+        length = np.linalg.norm(table, axis=1)
+        cosine = table @ table[given] / np.maximum(length * length[given], 1e-30)
+        order = [e for e in np.argsort(-cosine, kind="stable").tolist() if e != given][:k]
+        names = [graph.entities[e] for e in order]
+        return [
+            Prediction(rank, name, float(cosine[e]), None, graph.labels.get(name))
+            for rank, (e, name) in enumerate(zip(order, names, strict=True), 1)
+        ]
+
+    def _graph(self, client: ClientId) -> KnowledgeGraph:
+        if "federation" in self.provenance and not (self._folder.path / "clients").exists():
+            raise InputError(f"{self._folder.path}: a server's run; graphs and tables are with its clients")
+        return self._folder.graph(client)
+
+    def _tables(self, client: ClientId) -> Tables:
+        graph, tables = self.graph(client), self._folder.tables(client)
+        widths = (self._model.entity_width, self._model.relation_width)
+        if tables.entity.shape != (len(graph.entities), widths[0]):
+            raise InputError(
+                f"{self._folder.path}: client {client!r}: the entity table does not fit the graph and model"
+            )
+        if tables.relation.shape != (len(graph.relations), widths[1]):
+            raise InputError(
+                f"{self._folder.path}: client {client!r}: the relation table does not fit the graph and model"
+            )
+        return tables

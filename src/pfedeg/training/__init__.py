@@ -1,0 +1,1 @@
+"""Training: settings, clients, the round loop, evaluation, run folders."""

@@ -1,0 +1,167 @@
+"""A run with all clients in this process: their states, their best tables, predictions from them."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfedeg.engine.interface import Kernels, Tables, default_kernels
+from pfedeg.errors import DataWarning, InputError
+from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split, normal
+from pfedeg.methods.base import Strategy
+from pfedeg.prediction.answer import Prediction, predict
+from pfedeg.text import suggest
+from pfedeg.training.client import ClientState
+from pfedeg.training.config import Config
+from pfedeg.training.evaluation import Metrics
+from pfedeg.training.in_process import Local, Pooled
+from pfedeg.training.run_folder import Arrays, RunFolder, provenance
+from pfedeg.training.run_loop import Course
+
+POOL = "collective"  # the one trainer of Collective
+
+
+class Training(Course):
+    """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
+
+    With `out`, everything is kept in a run directory; with `resume`, the run there goes on where it was saved.
+    """
+
+    _transport: Local
+
+    def __init__(
+        self,
+        federation: Federation,
+        config: Config | None = None,
+        *,
+        out: str | Path | None = None,
+        resume: bool = False,
+        strategy: Strategy | None = None,
+        kernels: Kernels | None = None,
+        threads: int | None = None,
+        source: str = "",
+        secret: bytes = b"",
+    ) -> None:
+        """`strategy` takes the place of the one that the config names; `source` says where the data came from.
+
+        `secret` is that of a federation over a network, whose results this run is to have.
+        """
+        config = (config or Config()).resolved()
+        super().__init__(config, strategy or config.build_strategy(threads), RunFolder(Path(out)) if out else None)
+        self.federation = federation
+        self.tables: dict[ClientId, Tables] = {}
+        self._kernels = kernels or default_kernels(threads)
+        shared = federation.shared(secret=secret)
+        warn_about(federation, shared, config.method)
+        about: dict[str, Any] = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
+        about |= {"secret": fingerprint(secret)} if secret else {}
+        origin = provenance(federation.fingerprint, source, config.seed) | about
+        saved = self._enter(origin, resume)
+        if self._folder is not None and self.result is not None:
+            self.tables = {client: self._folder.tables(client) for client in federation.graphs}
+        self._shared, self._transport = self._assemble(shared)
+        if saved is not None:
+            self._restore(*saved)
+        if self._folder is not None and not self._folder.exists():
+            self._folder.create(config.as_dict(), origin, federation.graphs)
+        self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
+
+    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
+        """Answers of a client's tables; see `prediction.predict`."""
+        client = normal(client)
+        if client not in self.tables:
+            raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
+        model, graph = self.config.build_model(), self.federation.graphs[client]
+        return predict(self._kernels, model, self.tables[client], graph, relation=relation, **question)
+
+    def _assemble(self, shared: Shared) -> tuple[Shared, Local]:
+        """The clients, and the way to them."""
+
+        def build(name: ClientId, graph: KnowledgeGraph, shared: Shared) -> Any:
+            travelling = shared.travelling[name] if self._strategy.shares else np.zeros(0, np.int32)
+            return self.config.build_client(name, graph, shared.ids[name], travelling, self._strategy.absorb)
+
+        clients = {name: build(name, graph, shared) for name, graph in self.federation.graphs.items()}
+        if self.config.method != "collective":
+            return shared, Local(clients, self._kernels)
+        merged = Federation({POOL: self.federation.merged()})
+        alone = merged.shared()
+        return alone, Pooled(build(POOL, merged.graphs[POOL], alone), clients, self._kernels)
+
+    def _keep(self, members: list[ClientId]) -> None:
+        shown = self._transport.shown()
+        self.tables |= {name: shown[name] for name in members}
+
+    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+        return self._transport.measure(self.tables, split)
+
+    def _conclude(self, result: dict[str, Any]) -> None:
+        if self._folder is not None:
+            self._folder.finish(self.tables, self.federation.graphs, result)
+
+    def _arrays(self) -> Arrays:
+        """With the clients' states and best tables; clients by their place, since names may be anything."""
+        arrays = super()._arrays()
+        for i, state in enumerate(self._transport.states.values()):
+            arrays |= state.arrays(f"client/{i}/")
+        for i, name in enumerate(self.federation.graphs):
+            if name in self.tables:
+                arrays |= {f"best/{i}/{kind}": table for kind, table in self.tables[name]._asdict().items()}
+        return arrays
+
+    def _about(self) -> dict[str, Any]:
+        return super()._about() | {"trained": [state.trained for state in self._transport.states.values()]}
+
+    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
+        super()._restore(arrays, about)
+        self.tables = {
+            name: Tables(arrays[f"best/{i}/entity"], arrays[f"best/{i}/relation"])
+            for i, name in enumerate(self.federation.graphs)
+            if f"best/{i}/entity" in arrays
+        }
+        self._transport.states = {
+            name: ClientState.of(arrays, about["trained"][i], f"client/{i}/")
+            for i, name in enumerate(self._transport.states)
+        }
+
+
+def train(
+    federation: Federation,
+    method: str = "pfedeg-plus",
+    model: str = "transe",
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    strategy: Strategy | None = None,
+    threads: int | None = None,
+    **settings: Any,
+) -> Training:
+    """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
+    config = Config(method=method, model=model, **settings)
+    return Training(federation, config, out=out, resume=resume, strategy=strategy, threads=threads).run()
+
+
+def warn_about(federation: Federation, shared: Shared, method: str) -> None:
+    """Tell what about the data will limit the run."""
+    graphs = federation.graphs
+    for name, graph in graphs.items():
+        if not len(graph.valid) and not len(graph.test):
+            warnings.warn(
+                f"client {name!r} has no valid and test triples: it trains without evaluation", DataWarning, 3
+            )
+    if not any(len(graph.valid) for graph in graphs.values()):
+        warnings.warn("no client has valid triples: no early stopping, the last tables are kept", DataWarning, 3)
+    if method in ("single", "collective"):
+        return
+    if len(graphs) == 1:
+        warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)
+    elif not any(len(ids) for ids in shared.travelling.values()):
+        warnings.warn("the clients share no entities: nobody can learn from anybody", DataWarning, 3)
+    else:
+        lonely = [name for name, ids in shared.travelling.items() if not len(ids)]
+        for name in lonely:
+            warnings.warn(f"client {name!r} shares no entity with the others", DataWarning, 3)

@@ -1,0 +1,292 @@
+"""The course of a run, wherever its clients are: rounds, early stopping, history, checkpoints, the result."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from pfedeg.errors import InputError, RunError
+from pfedeg.files import check_free
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.knowledge_graph import SPLITS, Split
+from pfedeg.methods.affinity import Weights
+from pfedeg.methods.base import State, Strategy
+from pfedeg.training.config import Config
+from pfedeg.training.evaluation import Metrics, weighted
+from pfedeg.training.rounds import Round, Transport, run
+from pfedeg.training.run_folder import Arrays, RunFolder
+
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass
+class Progress:
+    """How training stands, beside the clients' states: all of it goes into a checkpoint."""
+
+    round: int = 0
+    best: dict[str, tuple[float, int, int]] = field(default_factory=dict)  # scope → best MRR, its round, stale since
+    retired: set[ClientId] = field(default_factory=set)
+    metrics: dict[ClientId, Metrics] = field(default_factory=dict)  # the last of every client
+    stopped: bool = False
+
+
+class Course(ABC):
+    """An iterator over the rounds of a run. What depends on where the clients are is left to those who inherit.
+
+    With a folder, everything is kept in it: a break leaves a checkpoint, from which the same run can go on.
+    """
+
+    _transport: Transport
+    _shared: Shared
+
+    def __init__(self, config: Config, strategy: Strategy, folder: RunFolder | None) -> None:
+        """The transport is set by those who inherit."""
+        self.config, self._strategy, self._folder = config, strategy, folder
+        self.history: list[dict[str, Any]] = []
+        self.result: dict[str, Any] | None = None
+        self._progress = Progress()
+        self._state: State | None = None
+        self._saved_at = time.monotonic()
+        self._whole: tuple[Arrays, dict[str, Any]] = {}, {}
+
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds are behind."""
+        return int(self.result["rounds"]) if self.result else self._progress.round
+
+    @property
+    def best_round(self) -> int:
+        """The round whose tables are kept (of Single: the latest of its clients')."""
+        if self.result:
+            return int(self.result["best_round"])
+        return max((at for _, at, _ in self._progress.best.values()), default=self._progress.round)
+
+    def __iter__(self) -> Iterator[Round]:
+        """Train until the end. A break in between leaves a checkpoint; iterating again goes on."""
+        if self.result is not None:
+            return
+        with self._folder.locked() if self._folder else nullcontext():
+            if self._folder:
+                self._folder.cut_history(self._progress.round)
+            try:
+                yield from self._rounds()
+                self._finish()
+            except (KeyboardInterrupt, GeneratorExit):
+                self._rewind()
+                self.save()
+                raise
+            except RunError:
+                self._rewind()
+                with suppress(RunError):  # a full disk is full still
+                    self.save()
+                raise
+
+    def run(self) -> Self:
+        """Train until the end."""
+        for _ in self:
+            pass
+        return self
+
+    def save(self) -> None:
+        """Write a checkpoint, if there is a run directory."""
+        if self._folder is not None and self.result is None:
+            self._folder.save_checkpoint(*self._whole)
+            self._saved_at = time.monotonic()
+
+    def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
+        """Who learned how much from whom at the best round, by names."""
+        kept = [line for line in self.history if line.get("affinity") and line["round"] <= self.best_round]
+        return kept[-1]["affinity"] if kept else None
+
+    def _rounds(self) -> Iterator[Round]:
+        config, progress = self.config, self._progress
+        if progress.stopped:
+            return
+        assert config.rounds is not None
+        assert config.eval_every is not None
+        loop = run(
+            self._strategy,
+            self._transport,
+            self._shared,
+            rounds=config.rounds,
+            seed=config.seed,
+            fraction=config.fraction or 1.0,
+            eval_every=config.eval_every,
+            evaluate=config.evaluate or "after_training",
+            done=progress.round,
+            state=self._state,
+            retired=progress.retired,
+        )
+        for done in loop:
+            progress.round, self._state = done.number, done.state
+            if done.metrics is not None:
+                self._judge(done)
+            line = self._line(done)
+            self.history.append(line)
+            if self._folder is not None:
+                self._folder.append_history(line)
+            self._whole = self._arrays(), self._about()
+            if self._due():
+                self.save()
+            yield done
+            if progress.stopped:
+                return
+
+    def _judge(self, done: Round) -> None:
+        """Keep what is best so far, and stop who has not improved for too long: the run, or in Single each client."""
+        progress = self._progress
+        assert done.metrics is not None
+        active = {name: m for name, m in done.metrics.items() if name not in progress.retired}
+        progress.metrics |= active
+        scopes = {name: [name] for name in active} if self.config.method == "single" else {"": list(progress.metrics)}
+        for scope, members in scopes.items():
+            metric = weighted({name: progress.metrics[name] for name in members})
+            best, at, stale = progress.best.get(scope, (-1.0, 0, 0))
+            if not metric.triples or metric.mrr > best:  # without validation triples the last tables are the best
+                progress.best[scope] = (metric.mrr if metric.triples else -1.0, done.number, 0)
+                self._keep(members)
+            else:
+                progress.best[scope] = (best, at, stale + 1)
+                if stale + 1 >= self.config.patience:
+                    progress.retired |= set(members)
+        progress.stopped = set(progress.metrics) <= progress.retired
+
+    def _rewind(self) -> None:
+        """Forget what is half done of a round."""
+        self._restore(*self._whole)
+        del self.history[self._progress.round :]
+
+    def _finish(self) -> None:
+        measured = {split: self._measure(split) for split in SPLITS[1:]}
+        result = make_result(self.config, self._progress.round, self.best_round, self.history, measured)
+        self._conclude(result)
+        self.result = result
+
+    def _due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
+
+    @abstractmethod
+    def _keep(self, members: list[ClientId]) -> None:
+        """The tables that were just evaluated are these clients' best so far."""
+
+    @abstractmethod
+    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+        """Metrics of the best tables."""
+
+    @abstractmethod
+    def _conclude(self, result: dict[str, Any]) -> None:
+        """Keep the result."""
+
+    def _arrays(self) -> Arrays:
+        """Every array of a checkpoint."""
+        return {f"server/{name}": np.asarray(array) for name, array in (self._state or {}).items()}
+
+    def _about(self) -> dict[str, Any]:
+        """Everything else of a checkpoint."""
+        progress = self._progress
+        return {
+            "round": progress.round,
+            "best": {scope: list(value) for scope, value in progress.best.items()},
+            "retired": sorted(progress.retired),
+            "metrics": {name: [m.mrr, list(m.hits), m.triples] for name, m in progress.metrics.items()},
+            "stopped": progress.stopped,
+        }
+
+    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
+        """The counterpart of `_arrays` and `_about`."""
+        self._progress = Progress(
+            round=about["round"],
+            best={scope: (value[0], value[1], value[2]) for scope, value in about["best"].items()},
+            retired=set(about["retired"]),
+            metrics={
+                name: Metrics(mrr, tuple(hits), triples) for name, (mrr, hits, triples) in about["metrics"].items()
+            },
+            stopped=about["stopped"],
+        )
+        server = {name.removeprefix("server/"): array for name, array in arrays.items() if name.startswith("server/")}
+        self._state = server or None
+
+    def _line(self, done: Round) -> dict[str, Any]:
+        """A round as a line of history.jsonl."""
+        line: dict[str, Any] = {
+            "round": done.number,
+            "selected": list(done.selected),
+            "loss": dict(done.loss),
+            "seconds": round(done.seconds, 4),
+            "bytes_up": done.bytes_up,
+            "bytes_down": done.bytes_down,
+        }
+        if done.metrics is not None:
+            line["valid"] = summary(self._progress.metrics)
+            if done.weights is not None:
+                line["affinity"] = named_weights(self._shared, done.weights)
+        return line
+
+    def _enter(self, origin: Mapping[str, Any], resume: bool) -> tuple[Arrays, dict[str, Any]] | None:
+        """Check that the run directory can be made, or that the one there is this run, and find its checkpoint."""
+        folder = self._folder
+        if folder is None:
+            return None
+        if not folder.exists():
+            check_free(folder.path)
+            return None
+        if not resume:
+            raise InputError(
+                f"{folder.path}: holds a run already; add --resume to continue it, or choose another --out"
+            )
+        self._compare(folder, origin)
+        if folder.finished():
+            self.result, self.history = folder.read("result.json"), folder.history()
+            return None
+        with folder.locked():
+            saved = folder.load_checkpoint()
+            self.history = folder.history(saved[1]["round"] if saved else 0)
+        return saved
+
+    def _compare(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
+        before = folder.read("provenance.json")
+        if before.get("data_fingerprint") != origin["data_fingerprint"]:
+            raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")
+        if before.get("secret", "") != origin.get("secret", ""):
+            raise InputError(f"{folder.path}: holds a run with another alignment secret; choose another --out")
+        settings = folder.read("config.json") | {"strategy": before.get("strategy")}
+        for name, value in (self.config.as_dict() | {"strategy": origin["strategy"]}).items():
+            if settings.get(name) != value:
+                text = f"holds a run with {name} = {settings.get(name)}, not {value}"
+                raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
+
+
+def make_result(
+    config: Config,
+    rounds: int,
+    best_round: int,
+    history: Sequence[Mapping[str, Any]],
+    measured: Mapping[Split, Mapping[ClientId, Metrics]],
+) -> dict[str, Any]:
+    """What goes into result.json."""
+    return {
+        "method": config.method,
+        "model": config.model,
+        "seed": config.seed,
+        "rounds": rounds,
+        "best_round": best_round,
+        "seconds": round(sum(line["seconds"] for line in history), 3),
+        **{split: summary(metrics) for split, metrics in measured.items()},
+    }
+
+
+def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
+    """Metrics weighted and per client, as result.json has them."""
+    clients = {name: m.as_dict() | {"triples": m.triples} for name, m in sorted(metrics.items())}
+    return {"weighted": weighted(metrics).as_dict(), "clients": clients}
+
+
+def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[ClientId, float]]:
+    """The weights W by names."""
+    names = shared.clients
+    return {i: {j: float(w) for j, w in zip(names, row, strict=True)} for i, row in zip(names, weights, strict=True)}

@@ -1,1 +1,0 @@
-"""Ways between server and clients."""

@@ -1,0 +1,272 @@
+"""Answers to one question, to many, and to all of a relation; what is like what."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from pfedeg.cli.main import cli
+from pfedeg.errors import InputError
+from pfedeg.graphs.alignment import Rows
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import SPLITS, Side
+from pfedeg.methods.affinity import mean, mix
+from pfedeg.prediction import answer as prediction
+from pfedeg.prediction.explanation import Explainer
+from pfedeg.prediction.saved_run import Run
+from pfedeg.training.config import Config
+from pfedeg.training.local_run import Training
+
+CLIENT = "Čedar [x]"
+SMALL: dict[str, Any] = {"model": "transe", "rounds": 3, "dim": 8, "negatives": 4, "eval_every": 1, "batch": 8}
+
+
+@pytest.fixture(scope="module", params=["transe", "complex"])
+def run(request: pytest.FixtureRequest, synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run."""
+    out: Path = tmp_path_factory.mktemp("run") / request.param
+    Training(synthetic, Config(method="fede", **(SMALL | {"model": request.param})), out=out).run()
+    return out
+
+
+def call(*words: Any) -> Any:
+    return CliRunner().invoke(cli, [str(word) for word in words])
+
+
+def by_hand(run: Path, side: Side, given: int, relation: int) -> list[tuple[str, float, str | None]]:
+    """Every entity with its score, computed one by one, and where it is known from; best first, then by name."""
+    opened = Run(run)
+    graph, tables, model = opened.graph(CLIENT), opened.tables(CLIENT), opened.config.build_model()
+    compose = model.compose if side == "tail" else model.invert
+    query = compose(tables.entity[given], tables.relation[relation])
+    found = []
+    for number, name in enumerate(graph.entities):
+        triple = (given, relation, number) if side == "tail" else (number, relation, given)
+        known = next((split for split in SPLITS if triple in map(tuple, graph.triples(split).tolist())), None)
+        found.append((name, float(model.compare(query, tables.entity[number])), known))
+    return sorted(found, key=lambda each: (-each[1], each[0]))
+
+
+@pytest.mark.parametrize("side", ["tail", "head"])
+@pytest.mark.parametrize("known", [True, False])
+def test_answers_are_the_best_of_all_entities(
+    run: Path, side: Side, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction, "MOST_SCORES", 30)  # two questions at a time
+    opened = Run(run)
+    graph = opened.graph(CLIENT)
+    questions = [(e, r) for e in range(5) for r in range(len(graph.relations))]
+    answers = opened.answerer(CLIENT, side).answers(questions, 4, hidden=() if known else SPLITS)
+    for (given, relation), found in zip(questions, answers, strict=True):
+        wanted = [each for each in by_hand(run, side, given, relation) if known or each[2] is None][:4]
+        assert [(a.entity, a.known) for a in found] == [(name, split) for name, _, split in wanted]
+        assert [a.score for a in found] == pytest.approx([score for _, score, _ in wanted], rel=1e-4, abs=1e-5)
+        assert [a.rank for a in found] == [1, 2, 3, 4]
+
+
+def test_equal_scores_come_by_name_and_low_ones_are_left_out(run: Path) -> None:
+    opened = Run(run)
+    tables = opened.tables(CLIENT)
+    tables.entity[3:9] = tables.entity[3]
+    found = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=()))
+    same = [
+        a.entity
+        for a in found
+        if a.score == next(b.score for b in found if b.entity == opened.graph(CLIENT).entities[3])
+    ]
+    assert same == list(opened.graph(CLIENT).entities[3:9])
+    for k in (2, 4):
+        assert next(opened.answerer(CLIENT).answers([(3, 0)], k, hidden=())) == found[:k]
+    least = found[5].score
+    kept = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=(), least=least))
+    assert kept == [a for a in found if a.score >= least]
+
+
+def test_all_of_a_relation_in_every_form_of_file(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    relation = graph.relations[1]
+    words = ("predict", run, "--client", CLIENT, "--relation", relation, "--top", 2)
+    done = call(*words, "--json")
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    heads = {h for split in SPLITS for h, r, _ in graph.named(split) if r == relation}
+    assert {row["head"] for row in rows} == heads
+    assert len(rows) == 2 * len(heads)
+    facts = {triple for split in SPLITS for triple in graph.named(split)}
+    assert not facts & {(row["head"], row["relation"], row["tail"]) for row in rows}
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        assert f"wrote {2 * len(heads)} answers" in call(*words, "--out", tmp_path / name).output
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == rows
+    table = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    with open(tmp_path / "a.csv", newline="") as file:
+        text = list(csv.DictReader(file))
+    for row, other, spelled in zip(rows, table, text, strict=True):
+        assert other == {**row, "score": np.float32(row["score"])}
+        assert spelled == {name: "" if value is None else str(value) for name, value in row.items()}
+    heads_asked = [json.loads(line) for line in call(*words, "--heads", "--json").output.splitlines()]
+    assert {row["tail"] for row in heads_asked} == {
+        t for split in SPLITS for _, r, t in graph.named(split) if r == relation
+    }
+
+
+def test_a_file_of_questions(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    head, relation, tail = graph.named("train")[0]
+    (tmp_path / "q.csv").write_text(f"head;relation;tail\n{head};{relation};\n;{relation};{tail}\n")
+    words = ("predict", run, "--client", CLIENT, "-k", 3, "--questions")
+    rows = [json.loads(line) for line in call(*words, tmp_path / "q.csv", "--json").output.splitlines()]
+    assert [row["asked"] for row in rows] == ["tail"] * 3 + ["head"] * 3
+    alone = json.loads(
+        call("predict", run, "--client", CLIENT, "-k", 3, "--head", head, "--relation", relation, "--json").output
+    )
+    assert [row["tail"] for row in rows[:3]] == [each["entity"] for each in alone["predictions"]]
+
+
+def test_answers_come_in_the_order_of_the_questions_and_overwrite_nothing(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    (head, relation, tail), *_ = graph.named("train")
+    heads, tails = pa.array([None, head, None]), pa.array([tail, None, tail])
+    questions = pa.table({"head": heads, "relation": pa.array([relation] * 3), "tail": tails})
+    pq.write_table(questions, tmp_path / "q.parquet")
+    words = ("predict", run, "--client", CLIENT, "-k", 1, "--questions", tmp_path / "q.parquet")
+    rows = [json.loads(line) for line in call(*words, "--json").output.splitlines()]
+    assert [row["asked"] for row in rows] == ["head", "tail", "head"]
+    done = call(*words, "--out", tmp_path / "q.parquet")
+    assert "q.parquet: exists already" in str(done.exception)
+    assert pq.read_table(tmp_path / "q.parquet").equals(questions)
+
+
+def test_a_few_questions_are_answered_in_the_terminal(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    (head, relation, tail), *_ = graph.named("train")
+    (tmp_path / "q.csv").write_text(f"head,relation,tail\n{head},{relation},\n,{relation},{tail}\n")
+    done = call("predict", run, "--client", CLIENT, "-k", 2, "--explain", "--questions", tmp_path / "q.csv")
+    assert done.exit_code == 0, done.exception
+    places = [done.output.index(text) for text in (f"({head}, {relation}, ?)", f"(?, {relation}, {tail})")]
+    assert places == sorted(places)
+    assert done.output.count("because") == 4
+
+
+def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"head": [7], "relation": ["left"]}), tmp_path / "q.parquet")
+    words = ("predict", run, "--client", CLIENT, "--json", "--questions", tmp_path / "q.parquet")
+    assert "question 1: unknown entity '7'" in str(call(*words).exception)
+    pq.write_table(pa.table({"head": pa.array([], pa.string()), "relation": pa.array([], pa.string())}), words[-1])
+    assert "q.parquet: no questions in it" in str(call(*words).exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("head,relation\n,left\n", "question 1: give either a head or a tail"),
+        ("head,relation\ne14,\n", "question 1: the relation is missing"),
+        ("", "found nothing"),
+        ("head,relation\ne14,nowhere\n", "q.csv, question 1: unknown relation 'nowhere'"),
+        ("head,relation\ne14,left\ne99,left\n", "q.csv, question 2: unknown entity 'e99'"),
+        ("head,relation,tail\ne14,left,e15\n", "question 1: give either a head or a tail"),
+        ("a,b\n1,2\n", "expected columns head, relation"),
+        ("head,relation\n", "no questions in it"),
+    ],
+)
+def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "q.csv").write_text(text)
+    done = call("predict", run, "--client", CLIENT, "--questions", tmp_path / "q.csv", "--out", tmp_path / "a.csv")
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["q.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--relation", "left"), "--out: 12 questions are too many for a terminal; name a file for the answers"),
+        (("--relation", "left", "--out", "a.pdf"), "expected a name that ends with .parquet, .csv or .jsonl"),
+        (("--relation", "left", "--out", "none/a.csv"), "the folder none is not there"),
+        (("--questions", "none.csv", "--out", "a.csv"), "none.csv: no such file"),
+        (("--questions", "q.csv", "--head", "e14"), "goes without --head"),
+        ((), "--relation: missing"),
+        (("--head", "e14", "--relation", "left", "--heads"), "--heads: is for --relation alone"),
+        (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is no score"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_a_line(run: Path, words: tuple[str, ...], message: str) -> None:
+    done = call("predict", run, "--client", CLIENT, *words)
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+
+
+def test_similar_entities_are_those_that_point_the_same_way(run: Path) -> None:
+    opened = Run(run)
+    graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
+    cosine = [float(row @ table[2] / np.linalg.norm(row) / np.linalg.norm(table[2])) for row in table]
+    order = sorted((e for e in range(len(table)) if e != 2), key=lambda e: -cosine[e])[:4]
+    done = json.loads(call("similar", run, "--client", CLIENT, "--entity", graph.entities[2], "-k", 4, "--json").output)
+    assert [each["entity"] for each in done["similar"]] == [graph.entities[e] for e in order]
+    assert [each["cosine"] for each in done["similar"]] == pytest.approx([cosine[e] for e in order], rel=1e-5)
+    assert "unknown client" in str(call("similar", run, "--client", "x", "--entity", "e14").exception)
+
+
+@pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus", "fede", "single"])
+def test_who_taught_an_entity_are_the_shares_of_what_was_sent(
+    synthetic: Federation, tmp_path: Path, method: str
+) -> None:
+    training = Training(synthetic, Config(method=method, p=0.7, **SMALL), out=tmp_path / "run").run()
+    explainer, shared = Explainer(Run(tmp_path / "run"), CLIENT), synthetic.shared()
+    if method == "single":
+        assert explainer.taught("e14") == {}
+        return
+    place = {name: at for at, name in enumerate(shared.clients)}
+    latest = {  # every client sends rows that tell who sent them
+        name: Rows(shared.travelling[name], np.tile(np.eye(3, dtype=np.float32)[at], (len(shared.travelling[name]), 1)))
+        for name, at in place.items()
+    }
+    if method == "fede":
+        sent = mean(shared, latest, [CLIENT])[CLIENT]
+    else:
+        named = training.affinity() or {}
+        weights = np.array([[named[i][j] for j in shared.clients] for i in shared.clients])
+        sent = mix(shared, latest, weights, 0.7, [CLIENT])[CLIENT]
+    aligned = dict(zip(synthetic.graphs[CLIENT].entities, shared.ids[CLIENT].tolist(), strict=True))
+    seen = set()
+    for name in synthetic.graphs[CLIENT].entities:
+        row = sent.values[sent.ids == aligned[name]]
+        taught = explainer.taught(name)
+        seen.add(len(taught))
+        wanted = [float(row[0, place[other]]) for other in taught] if len(row) else []
+        assert list(taught.values()) == pytest.approx(wanted, rel=1e-5)
+    assert {1, 2} <= seen
+
+
+def test_neighbours_are_the_known_triples_most_like_an_answer(run: Path) -> None:
+    opened = Run(run)
+    graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
+    unit = dict(zip(graph.entities, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
+    head, relation, tail = graph.named("train")[0]
+    told = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
+    others = [triple for triple in graph.named("train") if triple[1] == relation and triple != (head, relation, tail)]
+    likeness = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
+    wanted = sorted(others, key=lambda each: -likeness[each])[:2]
+    assert [each[:3] for each in told] == wanted
+    assert [each.likeness for each in told] == pytest.approx([likeness[each] for each in wanted], rel=1e-5)
+
+
+def test_explanations_stand_beside_the_answers(run: Path, tmp_path: Path) -> None:
+    graph = Run(run).graph(CLIENT)
+    head, relation, _ = graph.named("train")[0]
+    words = ("predict", run, "--client", CLIENT, "--explain", "--relation", relation, "-k", 2)
+    alone = json.loads(call(*words, "--head", head, "--json").output)["predictions"]
+    assert f", {relation}, " in alone[0]["because"]
+    assert "ash" in alone[0]["taught_by"]
+    assert "because (" in call(*words, "--head", head).output
+    for name in ("a.csv", "a.parquet", "a.jsonl"):
+        assert call(*words, "--out", tmp_path / name).exit_code == 0
+    with open(tmp_path / "a.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["head"] == head]
+    assert [row["because"] for row in rows] == [each["because"] for each in alone]
+    table = [row for row in pq.read_table(tmp_path / "a.parquet").to_pylist() if row["head"] == head]
+    assert [row["taught_by"] for row in table] == [each["taught_by"] for each in alone]

@@ -1,0 +1,551 @@
+"""A look at data before training: every number by hand, every warning where it is due and only there."""
+
+import json
+import sys
+import tracemalloc
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from pfedeg.cli.main import cli
+from pfedeg.errors import InputError
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.triples import Named
+from pfedeg.inspection import facts, pace
+from pfedeg.inspection.client_sizes import sizes
+from pfedeg.inspection.cost_estimate import Estimates, estimate, settings_of
+from pfedeg.inspection.excerpt import Excerpt, sample, whole
+from pfedeg.inspection.facts import meet
+from pfedeg.inspection.findings import FEW, Findings, inspect
+from pfedeg.inspection.heatmap import write_picture
+from pfedeg.inspection.leakage import Leak
+from pfedeg.inspection.memory import SLACK, available, outlines, peak, pool, used
+from pfedeg.inspection.overlap import overlap
+from pfedeg.inspection.spelling_variants import fold, look_alikes
+from pfedeg.models.registry import MODELS
+from pfedeg.training import run_loop as course
+from pfedeg.training.config import METHODS, Config
+from pfedeg.training.local_run import Training
+from toy import toy_federation
+
+PAIRS = [(f"x{i}", f"y{i}") for i in range(10)]
+
+
+def federation(**clients: Any) -> Federation:
+    """Each client by its train triples, or by a tuple of train, valid and test triples."""
+    parts = {name: part if isinstance(part, tuple) else (part,) for name, part in clients.items()}
+    return Federation({name: KnowledgeGraph.from_names(*part) for name, part in parts.items()})
+
+
+def say(relation: str, pairs: list[tuple[str, str]], backward: bool = False) -> list[tuple[str, str, str]]:
+    return [(t, relation, h) if backward else (h, relation, t) for h, t in pairs]
+
+
+def leaks(found: Findings) -> list[tuple[str, str, str, str, int]]:
+    return [(leak.client, leak.split, leak.kind, leak.where, leak.triples) for leak in found.leakage.leaks]
+
+
+def kin(found: Findings) -> list[tuple[Any, ...]]:
+    return [(each.kind, each.first, each.second, each.clients) for each in found.leakage.relations]
+
+
+def kinds(found: Findings, client: str | None = None) -> list[str]:
+    return [hint.kind for hint in found.hints if hint.client == client]
+
+
+# Sizes
+
+
+def test_sizes_and_degrees_of_a_client() -> None:
+    train: Named = [("a", "r", "b"), ("a", "r", "c"), ("b", "s", "b")]
+    graph = KnowledgeGraph.from_names(train, [("a", "s", "d"), ("a", "r", "b")], [("e", "r", "a")])
+    found = sizes(replace(graph, labels={"a": "Alpha"}))
+    assert (found.entities, found.relations, found.train, found.valid, found.test) == (5, 2, 3, 2, 1)
+    assert found.not_in_train == 2  # d, e
+    assert found.of_one_triple == 3  # c, d, e
+    first, second, third = found.degrees.foremost
+    assert (first.name, first.label, first.triples) == ("a", "Alpha", 4)  # (a, r, b) stands twice and counts once
+    assert (second.name, second.label, second.triples) == ("b", None, 2)
+    assert (third.name, third.triples) == ("c", 1)
+    assert (found.degrees.median, found.degrees.ninety, found.degrees.most) == (1, 4, 4)
+
+
+# Overlap
+
+
+def three() -> Federation:
+    return federation(
+        ash=[("a", "r", "b"), ("b", "s", "c")],
+        birch=[("b", "r", "c"), ("c", "q", "d")],
+        cedar=[("c", "p", "e")],
+    )
+
+
+def test_overlap_of_three_clients() -> None:
+    woods = three()
+    found = overlap(woods, woods.shared(), woods.shared("relation"))
+    assert found.clients == ("ash", "birch", "cedar")
+    assert found.entities == ((3, 2, 1), (2, 3, 1), (1, 1, 2))
+    assert found.relations == ((2, 1, 0), (1, 2, 0), (0, 0, 1))
+    assert found.owners == (3, 1, 1)  # a, d, e; b; c
+    assert (found.different, found.common) == (5, 2)
+    assert found.common_relations == (("r", 2),)
+    assert found.largest(2) == [("ash", "birch", 2), ("ash", "cedar", 1)]
+
+
+def test_overlap_without_any() -> None:
+    apart = federation(ash=[("a", "r", "b")], birch=[("c", "s", "d")])
+    found = overlap(apart, apart.shared(), apart.shared("relation"))
+    assert found.owners == (4, 0)
+    assert found.largest(5) == []
+    assert found.common_relations == ()
+
+
+# Leakage
+
+
+def test_nothing_leaks_where_nothing_does() -> None:
+    found = inspect(federation(ash=(say("r", PAIRS[:8]), say("r", PAIRS[8:9]), say("r", PAIRS[9:]))))
+    assert leaks(found) == []
+    assert kin(found) == []
+
+
+def test_held_out_triples_in_train() -> None:
+    ash = (say("r", PAIRS[:6]), say("r", PAIRS[5:7]), say("r", PAIRS[4:8]))
+    birch = (say("r", PAIRS[7:9]), say("r", PAIRS[:1]))
+    found = inspect(federation(ash=ash, birch=birch))
+    assert leaks(found) == [
+        ("ash", "valid", "same", "own", 1),
+        ("ash", "test", "same", "own", 2),
+        ("ash", "test", "same", "other", 1),
+        ("birch", "valid", "same", "other", 1),
+    ]
+    leak = found.leakage.leaks[2]
+    assert leak == Leak(
+        *("ash", "test", "same", "other", 1, 0.25), ("x7", "r", "y7"), ("x7", "r", "y7"), stands_at="birch"
+    )
+
+
+@pytest.mark.parametrize(("backward", "kind"), [(False, "duplicate"), (True, "inverse")])
+@pytest.mark.parametrize("apart", [False, True])
+def test_relations_that_say_the_same(backward: bool, kind: str, apart: bool) -> None:
+    mine, other = say("r", PAIRS), say("s", PAIRS[:8], backward)  # 8 of 10 pairs
+    held = (mine[2:], [], [*mine[:2], ("x2", "r", "y3")])
+    if apart:
+        found = inspect(federation(ash=held, birch=other))
+    else:
+        found = inspect(federation(ash=([*held[0], *other], *held[1:])))
+    # the held-out (x2, r, y3) is an eleventh pair of r: 8 of 11 are too few
+    assert kin(found) == []
+    assert leaks(found) == []
+    held = (mine[2:], [], mine[:2])
+    found = inspect(federation(ash=held, birch=other) if apart else federation(ash=([*mine[2:], *other], [], mine[:2])))
+    assert kin(found) == [(kind, "r", "s", ())]
+    assert found.leakage.relations[0].share == 0.8
+    assert found.leakage.relations[0].pairs == 8
+    assert leaks(found) == [("ash", "test", kind, "other" if apart else "own", 2)]
+    leak = found.leakage.leaks[0]
+    assert (leak.share, leak.example, leak.stands_as) == (1.0, mine[0], other[0])
+    assert leak.stands_at == ("birch" if apart else "ash")
+
+
+def test_few_pairs_are_no_kin() -> None:
+    assert kin(inspect(federation(ash=say("r", PAIRS[:4]) + say("s", PAIRS[:4], backward=True)))) == []
+    assert kin(inspect(federation(ash=say("r", PAIRS[:5]) + say("s", PAIRS[:5], backward=True)))) != []
+
+
+def test_symmetric_relations_are_noted() -> None:
+    both = say("r", PAIRS) + say("r", PAIRS, backward=True)
+    found = inspect(federation(ash=(both[1:], [], both[:1]), birch=say("r", PAIRS[:1], backward=True)))
+    assert kin(found) == [("symmetric", "r", "r", ())]
+    assert leaks(found) == [("ash", "test", "symmetric", "own", 1), ("ash", "test", "symmetric", "other", 1)]
+
+
+def test_entities_with_themselves_make_nothing_symmetric() -> None:
+    loops = [(f"x{i}", "r", f"x{i}") for i in range(10)]
+    assert kin(inspect(federation(ash=(loops[1:], [], loops[:1])))) == []
+
+
+def test_relations_that_are_kin_only_at_one_client() -> None:
+    ash = say("r", PAIRS[:6]) + say("s", PAIRS[:6], backward=True)
+    birch = [(f"u{i}", "r", f"v{i}") for i in range(30)]
+    found = inspect(federation(ash=(ash[1:], ash[:1]), birch=(birch[1:], birch[:1])))
+    assert kin(found) == [("inverse", "r", "s", ("ash",))]
+    assert leaks(found) == [("ash", "valid", "inverse", "own", 1)]
+
+
+def test_a_relation_that_two_clients_mean_the_other_way_round_is_inverse() -> None:
+    ash, birch = say("r", PAIRS), say("r", PAIRS[:9], backward=True)
+    found = inspect(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=say("r", [("x", "y")] * 1)))
+    assert ("symmetric", "r", "r", ()) in kin(found)  # over all clients, its pairs are there in both directions
+    lone = [(f"u{i}", "r", f"v{i}") for i in range(30)]
+    found = inspect(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=lone))
+    assert kin(found) == [("inverse", "r", "r", ("ash", "birch"))]
+    assert leaks(found) == [("ash", "test", "inverse", "other", 1)]
+
+
+def test_matches_are_found_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    left, right = random.integers(0, 20, 50), np.sort(random.integers(0, 20, 60))
+    expected = {(i, j) for i in range(50) for j in range(60) if left[i] == right[j]}
+    for block in (1, 7, 1000):
+        monkeypatch.setattr(facts, "BLOCK", block)
+        found = [pair for i, j in meet(left, right) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        assert len(found) == len(expected)
+        assert set(found) == expected
+
+
+def test_leakage_is_what_plain_loops_find() -> None:
+    """On random graphs, for triples as they are, and pairs of relations by sets."""
+    woods = toy_federation(clients=3, entities=9, triples=120, held_out=15)
+    expected = set()
+    for client, graph in woods.graphs.items():
+        for split in ("valid", "test"):
+            for peer, other in woods.graphs.items():
+                stands = set(graph.named(split)) & set(other.named("train"))
+                if stands:
+                    expected |= {(client, split, "own" if peer == client else "other", fact) for fact in stands}
+    found = inspect(woods)
+    counted = {key[:3] for key in expected}
+    assert {(c, s, w) for c, s, kind, w, _ in leaks(found) if kind == "same"} == counted
+    for client, split, kind, where, number in leaks(found):
+        if kind == "same":
+            assert number == len({fact for *key, fact in expected if key == [client, split, where]})
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("Berlin", "berlin", "case"),
+        ("STRASSE", "straße", "case"),
+        ("New York", " New  York ", "spaces"),
+        ("New York", "New\u00a0York", "spaces"),
+        ("Ångström", "A\u030angstro\u0308m", None),  # the same in normal form C
+        ("file", "ﬁle", "case"),  # a ligature folds to its letters
+        ("H2O", "H₂O", "Unicode form"),
+        ("h2o", "H₂O ", "several"),
+        ("Berlin", "Bern", None),
+        ("re sume", "resume", None),
+    ],
+)
+def test_names_that_look_alike(first: str, second: str, kind: str | None) -> None:
+    found = look_alikes(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
+    assert found.number == (kind is not None)
+    assert list(found.differ_in) == ([kind] if kind else [])
+    if kind:
+        (example,) = found.pairs
+        assert {example.first, example.second} == {first, second}
+        assert {example.first_client, example.second_client} == {"ash", "birch"}
+
+
+def test_spellings_that_one_client_tells_apart_are_no_look_alikes() -> None:
+    assert look_alikes(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
+    assert look_alikes(federation(ash=[("US", "r", "us")])).number == 0
+    assert look_alikes(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
+    assert look_alikes(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
+
+
+def test_folding_twice_changes_nothing() -> None:
+    for name in ("ẞ", "ﬁ", "ϓ", "İ", "㎏", "\u2003a\u2003"):
+        assert fold(fold(name)) == fold(name)
+
+
+# Hints
+
+
+def test_a_federation_in_order_has_no_hints() -> None:
+    facts_of = [(f"e{i}", f"r{i % 2}", f"e{i + 1}") for i in range(FEW + 20)]
+    part = (facts_of[:FEW], facts_of[FEW : FEW + 10], facts_of[FEW + 10 :])
+    assert inspect(federation(ash=part, birch=part)).hints == ()
+
+
+def test_hints() -> None:
+    facts_of = [(f"e{i}", f"r{i % 2}", f"e{i + 1}") for i in range(FEW + 20)]
+    good = (facts_of[:FEW], facts_of[FEW : FEW + 10], facts_of[FEW + 10 :])
+    found = inspect(
+        federation(
+            good=good,
+            few=(facts_of[: FEW - 1], *good[1:]),
+            one=tuple([(h, "r", t) for h, _, t in part] for part in good),
+            lonely=tuple([(f"L{h}", r, f"L{t}") for h, r, t in part] for part in good),
+            invalid=(good[0], [], good[2]),
+            untested=(good[0], good[1]),
+            loud=tuple([(h.upper(), r, t.upper()) for h, r, t in part] for part in good),
+        )
+    )
+    assert kinds(found, "good") == []
+    assert kinds(found, "few") == ["few triples"]
+    assert kinds(found, "one") == ["one relation"]
+    assert kinds(found, "lonely") == ["shares nothing"]
+    assert kinds(found, "invalid") == ["no valid triples"]
+    assert kinds(found, "untested") == ["no test triples"]
+    assert kinds(found, "loud") == ["shares nothing"]
+    assert kinds(found) == ["look-alikes"]
+    assert found.look_alikes.number == FEW + 21
+    assert "121 entities spelled differently by different clients (121 by case) will not align" in found.hints[-1].text
+
+
+def test_one_client_alone_is_told_so() -> None:
+    assert kinds(inspect(federation(ash=say("r", PAIRS)))) == ["one client"]
+
+
+# Estimates
+
+
+def estimated(woods: Federation, configs: list[Config], measure: bool = False) -> Estimates:
+    entity, relation = woods.shared(), woods.shared("relation")
+    return estimate(woods, entity, relation, configs, (1000, 2000), 1, measure, lambda text: None)
+
+
+def peak_of(woods: Federation, config: Config) -> int:
+    entity, relation = woods.shared(), woods.shared("relation")
+    clients = outlines(woods, entity)
+    return peak(config.resolved(), clients, pool(clients, entity, relation), 1)
+
+
+def test_every_model_and_method_is_estimated_unless_named() -> None:
+    assert len(settings_of({}, None)) == len(MODELS) * len(METHODS)
+    (config,) = settings_of({"model": "rotate", "method": "fede", "epochs": 5, "dim": 8}, None)
+    assert (config.model, config.method, config.epochs, config.dim) == ("rotate", "fede", 5, 8)
+    several = settings_of({"model": "rotate", "epochs": 5}, "quick")
+    assert {(config.method, config.epochs) for config in several} == {
+        (method, 1 if method in ("single", "collective") else 5) for method in METHODS
+    }
+    with pytest.raises(InputError, match="a round of single is one epoch"):
+        settings_of({"method": "single", "epochs": 5}, None)
+
+
+@pytest.mark.parametrize("method", ["single", "collective", "fede", "pfedeg-plus"])
+def test_memory_is_that_of_a_run(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python allocates in a run that writes checkpoints; the bytes of the file are made once more elsewhere."""
+    monkeypatch.setattr(course, "CHECKPOINT_SECONDS", 0.0)
+    woods = toy_federation(clients=4, entities=1500, triples=400, held_out=20)
+    config = Config(method=method, rounds=4, eval_every=1, dim=64, negatives=4, batch=64)
+    training = Training(woods, config, out=tmp_path / "first", threads=1)
+    training.run()  # compiles
+    tracemalloc.start()
+    try:
+        Training(woods, config, out=tmp_path / "second", threads=1).run()
+        seen = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0.6 < seen / (peak_of(woods, config) / SLACK) < 1.1
+
+
+def test_memory_grows_with_what_is_kept() -> None:
+    woods = toy_federation(clients=3, entities=4000, triples=200)
+    small, large = (peak_of(woods, Config(method="fede", dim=dim)) for dim in (64, 128))
+    assert 1.8 < large / small < 2.0
+    assert peak_of(woods, Config(model="complex", method="fede", dim=64)) > 1.8 * small
+    assert peak_of(woods, Config(method="single", dim=64)) > small  # which keeps moments
+    assert peak_of(woods, Config(method="fede", dim=65)) > peak_of(woods, Config(method="fede", dim=64))
+
+
+def test_the_machine_is_asked_for_memory() -> None:
+    now, most = used()
+    assert 0 <= now <= most
+    assert (available() or 1) > 0
+
+
+def test_times_are_measured_if_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    woods = toy_federation(clients=3, entities=40, triples=200)
+    configs = [
+        Config(method=method, dim=8, negatives=4, batch=32).resolved()
+        for method in ("single", "collective", "fede", "pfedeg-star", "pfedeg-plus")
+    ]
+    assert {run.seconds_per_round for run in estimated(woods, configs).runs} == {None}
+    found = estimated(woods, configs, measure=True)
+    assert all(run.seconds_per_round is not None and 0 < run.seconds_per_round < 60 for run in found.runs)
+    assert [run.rounds for run in found.runs] == [900, 900, 300, 300, 300]
+    assert all(run.bytes > 2000 for run in found.runs)
+    monkeypatch.setattr(pace, "LIMIT", -1.0)
+    assert {run.seconds_per_round for run in estimated(woods, configs, measure=True).runs} == {None}
+
+
+def test_time_is_proportional_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that counts rows: what a round takes is then known exactly."""
+    woods = toy_federation(clients=2, entities=50, triples=500, held_out=0)
+    config = Config(method="single", dim=4, negatives=4, batch=16).resolved()
+    measured = pace.Pace(woods, woods.shared(), woods.shared("relation"), 1)
+
+    def step(*arguments: Any) -> tuple[float, float]:
+        work = float(arguments[3])
+        return 2.0 + 0.5 * work, work
+
+    monkeypatch.setattr(measured, "_step", step)
+    # both clients have as many entities: what a round takes beside triples counts twice
+    assert measured.seconds(config) == pytest.approx(2 * 2.0 + 0.5 * 2 * 500 * 4)
+
+
+def test_excerpts_keep_within_bounds() -> None:
+    woods = toy_federation(clients=4, entities=30, triples=100)
+    clients = whole(woods, woods.shared())
+    assert [len(client.triples) for client in clients] == [88] * 4
+    assert len(sample(clients, 3, 128)) == 3
+    assert len(sample(clients, 9, 128)) == 4
+    assert [client.entities for client in sample(clients, 2, 1 << 21)] == [8, 8]
+    assert clients[0].cut(30) is clients[0]
+    cut = clients[0].cut(7)
+    assert (cut.entities, cut.triples[:, [0, 2]].max(), len(cut.triples)) == (7, 6, 88)
+    assert cut.travelling == clients[0].travelling * 7 // 30
+    assert (clients[0].triples[:, 0] >= 7).any()  # the original is as it was
+    assert len(cut.part(0.25).triples) == 22
+    assert len(cut.part(1e-9).triples) == 1
+    assert len(cut.part(9.0).triples) == 88
+    lone = Excerpt("lone", clients[0].triples[:10], 30, 2, 0)
+    assert lone.work(Config(negatives=4, batch=4), dense=False) == 40
+    assert lone.work(Config(negatives=4, batch=4), dense=True) == 40 + 3 * 30
+
+
+# The command
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["inspect", *map(str, words)])
+
+
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+
+
+def test_what_the_terminal_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    held = say("r", PAIRS)
+    federation(
+        ash=(held[2:] + say("s", PAIRS, backward=True), [], held[:2]),
+        birch=([("X0", "r", "y0"), ("x1", "q", "y1")], [], [("x1", "q", "y1")]),
+    ).write(tmp_path / "woods")
+    done = run(tmp_path / "woods", "--no-measure")
+    assert done.exit_code == 0, done.exception
+    text = " ".join(done.stdout.split())
+    for part in (
+        "│ ash │ 20 │ 2 │ 18 │ 0 │ 2 │ 0 │ 0 │",
+        "│ birch │ 4 │ 2 │ 2 │ 0 │ 1 │ 0 │ 4 │",
+        "ash 20 3",
+        "21 different entities: 18 of one client only, 3 of at least two, 3 of all 2",
+        "1 relation name of several clients: r (2 clients)",
+        "inverse by 91%, 10 pairs: r and s",
+        "in train of the same client │ 1 │ 33.3% │ birch (100.0%) │",
+        "in train as the inverse │ 2 │ 66.7% │ ash (100.0%) │",
+        "e.g. (x0, r, y0) of ash: (y0, s, x0) in train of ash",
+        "birch: only 2 training triples",
+        "1 entity spelled differently by different clients (1 by case) will not align",
+        "'x0' at ash, 'X0' at birch (case)",
+        "Memory, at most (estimate)",
+        "pfedeg-plus-init",
+        "dim 128, batch 512, negatives 256, sampling own",
+    ):
+        assert part in text, part
+    assert "Time per round" not in text
+
+
+def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    words = ("--model", "transe", "--method", "fede", "--dim", 8, "--negatives", 4, "--batch", 16, "--threads", 1)
+    done = run(folder, *words)
+    assert done.exit_code == 0, done.exception
+    assert "measuring transe" in done.stderr
+    assert "Time for all rounds, at most (estimate)" in " ".join(done.stdout.split())
+    assert "at most 300 rounds of fede" in done.stdout
+
+
+def test_json_has_everything(folder: Path) -> None:
+    done = run(folder, "--json", "--no-measure", "--model", "rotate")
+    content = json.loads(done.stdout)
+    expected = json.loads(json.dumps(asdict(inspect(Federation.read(folder)))))
+    assert {name: content[name] for name in expected} == expected
+    assert len(content["estimates"]["runs"]) == len(METHODS)
+    assert content["estimates"]["runs"][0]["model"] == "rotate"
+
+
+def test_one_client_and_the_embedded_federation(folder: Path) -> None:
+    alone = json.loads(run(folder / "ash", "--json", "--no-measure").stdout)
+    assert list(alone["clients"]) == ["ash"]
+    assert [hint["kind"] for hint in alone["hints"]] == ["one client", "few triples"]
+    world = json.loads(run("world", "--json", "--no-measure").stdout)
+    assert world["overlap"]["owners"] == [668, 0, 0, 0, 243, 984]
+    assert world["hints"] == []
+    assert world["leakage"]["leaks"] == []
+
+
+def test_of_many_clients_the_largest_overlaps(tmp_path: Path) -> None:
+    many = {f"client-{i:02}": say("r", [*PAIRS[: 1 + i % 9], ("a", f"b{i}")]) for i in range(40)}
+    federation(**many).write(tmp_path / "many")
+    text = run(tmp_path / "many", "--no-measure", "--picture", tmp_path / "many.png").stdout
+    assert "Most shared entities" in text
+    assert "and 10 clients more; --json has all of them" in text
+    assert (tmp_path / "many.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    evil = [(f"\x1b[31mred{i}", "[bold]r[/bold]\x07", "y $x$ \x1b]0;t\x07") for i in range(6)]
+    woods = federation(ash=(evil[1:], [], evil[1:2]), birch=evil[:3])
+    woods.write(tmp_path / "woods")
+    done = run(tmp_path / "woods", "--no-measure")
+    assert done.exit_code == 0
+    assert "\x1b" not in done.stdout
+    assert "\x07" not in done.stdout
+    assert "[bold]r[/bold]" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "begin"), [("o.png", b"\x89PNG"), ("o.SVG", b"<?xml")])
+def test_a_picture_of_the_overlap(folder: Path, tmp_path: Path, name: str, begin: bytes) -> None:
+    done = run(folder, "--no-measure", "--picture", tmp_path / name)
+    assert done.exit_code == 0, done.exception
+    drawn = (tmp_path / name).read_bytes()
+    assert drawn.startswith(begin)
+    assert run(folder, "--no-measure", "--picture", tmp_path / name).exit_code == 0
+    assert (tmp_path / name).read_bytes() == drawn  # equal data, equal pictures
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_names_in_a_picture_are_as_they_are(tmp_path: Path) -> None:
+    names = ("Čedar [x]", "$\\frac{x}$ $", "long" * 9)
+    woods = federation(**{name: [("a", "r", name)] for name in names})
+    write_picture(tmp_path / "o.svg", inspect(woods).overlap)
+    text = (tmp_path / "o.svg").read_text()
+    for name in (*names[:2], "longlonglongl…"):
+        assert f">{name}<" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("{tmp}/none",), "none: no such file or folder"),
+        (("{data}", "--picture", "{tmp}/o.pdf"), "--picture {tmp}/o.pdf: expected a name that ends in .png or .svg"),
+        (("{data}", "--picture", "{tmp}/none/o.png"), "--picture {tmp}/none/o.png: no folder {tmp}/none"),
+        (("{data}", "--model", "transx"), "unknown model 'transx'; did you mean 'transe'?"),
+        (("{data}", "--dim", "0"), "dim: 0 is out of range; it must be at least 1"),
+        (("{data}", "--preset", "fast"), "unknown preset 'fast'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(
+    folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = run(*(word.format(tmp=tmp_path, data=folder) for word in words))
+    assert isinstance(done.exception, InputError)
+    assert message.format(tmp=tmp_path) in str(done.exception)
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_without_matplotlib_there_is_no_picture(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run(folder, "--picture", tmp_path / "o.png")
+    assert isinstance(done.exception, InputError)
+    assert "--picture draws with matplotlib: pip install 'pfedeg[plot]'; the tables do without" in str(done.exception)
+    assert run(folder, "--no-measure").exit_code == 0
+
+
+def test_help_has_examples() -> None:
+    text = run("--help").stdout
+    assert "pfedeg inspect world" in text.split("Examples", 1)[1]
+    assert "--no-measure" in text

@@ -1,0 +1,336 @@
+"""Keys, folders and commands of a federation between organisations, and one whole federation of real processes."""
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("flwr", reason="needs the flower extra")
+
+from cryptography import x509
+
+from pfedeg.cli.main import cli
+from pfedeg.errors import InputError, RunError
+from pfedeg.graphs.alignment import fingerprint
+from pfedeg.network.operations import certificates as keys
+from pfedeg.network.operations import supervisor as processes
+from pfedeg.network.operations.alignment_secret import make_secret, read_secret
+from pfedeg.network.operations.client_folder import ClientHome, address
+from pfedeg.network.operations.nginx import PATHS, configuration
+from pfedeg.network.operations.server_folder import ServerHome, nginx
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> ServerHome:
+    return ServerHome.create(tmp_path / "server", "localhost", 18700)
+
+
+@pytest.fixture
+def client(tmp_path: Path, server: ServerHome) -> ClientHome:
+    make_secret(tmp_path / "secret")
+    return make_client(tmp_path, "atlas")
+
+
+def make_client(tmp_path: Path, folder: str, **more: Any) -> ClientHome:
+    usual: dict[str, Any] = {"name": folder, "data": Path("world"), "server": "https://localhost:18700"}
+    usual |= {"ca": tmp_path / "server" / "ca.crt", "secret": tmp_path / "secret"}
+    return ClientHome.create(tmp_path / folder, **(usual | more))
+
+
+# Keys
+
+
+def test_the_ca_vouches_for_its_own_server_only(tmp_path: Path, server: ServerHome) -> None:
+    other = ServerHome.create(tmp_path / "other", "localhost", 18702)
+    authority = keys.read_certificate(server.path / "ca.crt")
+    signer, stranger = keys.Signer.of_server(server.path), keys.Signer.of_server(other.path)
+    key = keys.certified(authority, signer.certificate)
+    assert key is not None
+    assert keys.signed_by(key, b"body", signer.sign(b"body"))
+    assert not keys.signed_by(key, b"body!", signer.sign(b"body"))
+    assert not keys.signed_by(key, b"body", stranger.sign(b"body"))
+    assert keys.certified(authority, stranger.certificate) is None
+    assert keys.certified(authority, b"rubbish") is None
+    own = (server.path / "ca.crt").read_bytes()
+    assert keys.certified(authority, own) is None, "the CA itself is not a server"
+
+
+def test_a_certificate_that_has_expired_is_not_trusted(server: ServerHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "DAYS_OF_SERVER", 0)
+    keys.certify_server(server.path, "localhost")
+    authority = keys.read_certificate(server.path / "ca.crt")
+    found = x509.load_pem_x509_certificate((server.path / "server.crt").read_bytes())
+    assert found.issuer == authority.subject
+    assert keys.certified(authority, (server.path / "server.crt").read_bytes()) is None
+
+
+def test_a_new_server_key_is_trusted_by_clients_that_have_the_ca(server: ServerHome) -> None:
+    before = (server.path / "server.crt").read_bytes()
+    keys.certify_server(server.path, "localhost")
+    after = (server.path / "server.crt").read_bytes()
+    assert before != after
+    assert keys.certified(keys.read_certificate(server.path / "ca.crt"), after) is not None
+
+
+def test_private_files_are_private(server: ServerHome, client: ClientHome) -> None:
+    private = [server.path / "ca.key", server.path / "server.key", client.path / "client.key", client.path / "secret"]
+    for path in (*private, server.path, client.path):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_the_secret_is_read_back_and_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    make_secret(path)
+    secret = read_secret(path)
+    assert len(secret) == 32
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="a secret is not overwritten"):
+        make_secret(path)
+    assert read_secret(path) == secret
+    assert fingerprint(secret) == fingerprint(secret)
+    assert fingerprint(secret) != fingerprint(secret[::-1])
+
+
+@pytest.mark.parametrize("content", ["", "pfedeg-secret-1:", "pfedeg-secret-1:AAAA", "hello", "pfedeg-secret-1:!!!!"])
+def test_what_is_no_secret_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "secret").write_text(content)
+    with pytest.raises(InputError, match="not an alignment secret"):
+        read_secret(tmp_path / "secret")
+
+
+# Folders
+
+
+def test_enrolling_checks_names_and_keys(server: ServerHome, client: ClientHome, tmp_path: Path) -> None:
+    server.enroll("atlas", client.public)
+    assert list(server.enrolled()) == ["atlas"]
+    other = make_client(tmp_path, "commerce")
+    with pytest.raises(InputError, match="'atlas' is enrolled already"):
+        server.enroll("atlas", other.public)
+    with pytest.raises(InputError, match="is the key of 'atlas' already"):
+        server.enroll("commerce", client.public)
+    with pytest.raises(InputError, match="this is a private key, which stays with its client"):
+        server.enroll("commerce", other.path / "client.key")
+    with pytest.raises(InputError, match="not a public key"):
+        server.enroll("commerce", other.path / "client.json")
+    with pytest.raises(InputError, match="cannot be read"):
+        server.enroll("commerce", tmp_path / "nothing.pub")
+    with pytest.raises(InputError, match="not enrolled; did you mean 'atlas'"):
+        server.remove("Atlas")
+    server.remove("atlas")
+    assert not server.enrolled()
+    assert not server.is_enrolled("atlas")
+
+
+def test_a_weak_or_foreign_key_is_not_enrolled(server: ServerHome, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    with pytest.raises(InputError, match="not a P-384 key"):
+        server.enroll("x", tmp_path / "key.pub")
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "h:1", "https://h", "https://h:1/path", "https://:1", "https://h:x", ""])
+def test_a_servers_address_is_https_with_a_port(url: str) -> None:
+    with pytest.raises(InputError, match="expected https://HOST:PORT"):
+        address(url)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": " "}, "needs a name"),
+        ({"data": Path("nowhere")}, "no such file or folder"),
+        ({"name": "nobody"}, "none called 'nobody'"),
+        ({"server": "http://localhost:1"}, "expected https"),
+        ({"ca": Path(__file__)}, "not a certificate"),
+        ({"secret": Path(__file__)}, "not an alignment secret"),
+    ],
+)
+def test_a_client_is_not_made_from_wrong_parts(
+    tmp_path: Path, server: ServerHome, wrong: dict[str, Any], message: str
+) -> None:
+    make_secret(tmp_path / "secret")
+    with pytest.raises(InputError, match=message):
+        make_client(tmp_path, "atlas", **wrong)
+    assert not (tmp_path / "atlas").exists()
+
+
+@pytest.mark.parametrize(("host", "port"), [("", 1), ("a b", 1), ("h;", 1), ("h", 0), ("h", 65535)])
+def test_a_server_is_not_made_from_wrong_parts(tmp_path: Path, host: str, port: int) -> None:
+    with pytest.raises(InputError):
+        ServerHome.create(tmp_path / "server", host, port)
+    assert not (tmp_path / "server").exists()
+
+
+def test_the_proxy_lets_through_what_clients_need_and_nothing_else(tmp_path: Path) -> None:
+    text = configuration(tmp_path, "fed.example.org", 8443, 8444)
+    passed = re.findall(r"location = (\S+) \{ proxy_pass https://127\.0\.0\.1:8444(\S+); \}", text)
+    assert passed == [(f"/v1/fleet/{path}",) * 2 for path in PATHS]
+    assert len(re.findall("location", text)) == len(PATHS) + 1
+    assert "location / { return 404; }" in text
+    assert "listen 8443 ssl;" in text
+    assert "listen 127.0.0.1:8443 ssl;" in configuration(tmp_path, "localhost", 8443, 8444)
+
+
+@pytest.mark.skipif(nginx() is None, reason="nginx is not installed")
+def test_nginx_takes_its_configuration(server: ServerHome) -> None:
+    (server.path / "run").mkdir()
+    (server.path / "log").mkdir()
+    command = [str(nginx()), "-t", "-e", f"{server.path}/log/nginx.log", "-c", f"{server.path}/nginx.conf"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_proxy_a_server_stays_on_loopback(tmp_path: Path) -> None:
+    home = ServerHome.create(tmp_path / "server", "fed.example.org", 18704)
+    with pytest.raises(InputError, match="--no-proxy: only for a --host on loopback"):
+        home.start(proxy=False)
+
+
+def test_without_nginx_the_hint_says_what_to_install(server: ServerHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfedeg.network.operations.server_folder.nginx", lambda: None)
+    with pytest.raises(InputError, match=r"nginx is not installed.*apt install nginx-light, or add --no-proxy"):
+        server.start()
+
+
+def test_pseudonyms_are_stable_and_different_for_every_learner(tmp_path: Path) -> None:
+    home = ServerHome.create(tmp_path / "server", "localhost", 18706, pseudonyms=True)
+    seen = {learner: [home._name(learner, other) for other in ("a", "b", "c")] for learner in ("a", "b")}
+    assert seen["a"][0] == "a"
+    assert not {"b", "c"} & set(seen["a"])
+    assert seen["a"][2] != seen["b"][2]
+    assert ServerHome(home.path)._name("a", "c") == seen["a"][2]
+    assert ServerHome.create(tmp_path / "open", "localhost", 18708)._name("a", "c") == "c"
+
+
+# Processes
+
+
+def test_a_watcher_is_alone_and_can_be_found(tmp_path: Path) -> None:
+    assert processes.watcher(tmp_path) is None
+    with processes.alone(tmp_path):
+        assert processes.watcher(tmp_path) == os.getpid()
+        with pytest.raises(InputError, match="is running already"), processes.alone(tmp_path):
+            pass
+    assert processes.watcher(tmp_path) is None
+    assert processes.stop(tmp_path) is False
+
+
+def test_what_does_not_start_says_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"did not start; the reason is at the end of .*watch\.log"):
+        processes.start(tmp_path, ["server", "start", str(tmp_path / "nothing"), "--foreground"], lambda: False)
+    assert "not a server's folder" in (tmp_path / "log" / "watch.log").read_text()
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["server", "status", "nowhere"], "not a server's folder"),
+        (["client", "start", "nowhere"], "not a client's folder"),
+        (["server", "run", "nowhere", "--method", "fede"], "not a server's folder"),
+        (["server", "init", "x", "--host", "h", "--port", "99999"], "must be 1 to 65534"),
+        (["server", "run"], "Missing argument 'DIR'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], message: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pfedeg", *words], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_server_that_does_not_run_says_so(server: ServerHome) -> None:
+    shown = CliRunner().invoke(cli, ["server", "status", str(server.path)])
+    assert "does not run" in shown.output
+    assert "nobody is enrolled" in shown.output
+    assert "was not running" in CliRunner().invoke(cli, ["server", "stop", str(server.path)]).output
+
+
+def test_every_command_of_the_operators_has_help_with_an_example() -> None:
+    for group in ("server", "client"):
+        shown = CliRunner().invoke(cli, [group, "--help"])
+        assert shown.exit_code == 0
+        for name in cli.commands[group].commands:  # type: ignore[attr-defined]
+            text = CliRunner().invoke(cli, [group, name, "--help"]).output
+            assert "Example" in text or name == "work", (group, name)
+
+
+# Flower
+
+
+def test_an_array_cannot_be_one_piece_many_times() -> None:
+    from flwr.app.message import Array
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+
+    from pfedeg.network.channel import StrangeError
+    from pfedeg.network.flower import _Arriving, _content
+
+    content = _content(bytes(1000))
+    objects = {name: each.deflate() for name, each in get_all_nested_objects(content).items()}
+    (name,) = [name for name, raw in objects.items() if raw.startswith(Array.__qualname__.encode() + b" ")]
+    before = len(objects[name])
+    objects[name] = objects[name].replace(b'"arraychunk_ids": [0]', b'"arraychunk_ids": [' + b"0, " * 500 + b"0]")
+    assert len(objects[name]) > before
+
+    def pull(request: Any) -> Any:
+        return SimpleNamespace(object_available=True, object_found=True, object_content=objects[request.object_id])
+
+    arriving = _Arriving(content.object_id, pull, None, 1, get_object_tree(content), 100_000)  # type: ignore[arg-type]
+    with pytest.raises(StrangeError, match="of more than 100,000 bytes"):
+        arriving.look()
+
+
+def test_no_proxy_of_the_environment_is_used(server: ServerHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pfedeg.network.channel import UnreachableError
+    from pfedeg.network.flower import Hub
+
+    asked = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.settimeout(0.5)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        hub = Hub("127.0.0.1:9", str(server.path / "ca.crt"))
+        with pytest.raises(UnreachableError):
+            hub.clients()
+        hub.close()
+        with contextlib.suppress(TimeoutError):
+            asked.append(listener.accept())
+    assert not asked
+
+
+def test_a_request_to_stop_is_not_taken_for_an_error_of_the_network() -> None:
+    from pfedeg.network.flower import _errors
+
+    with pytest.raises(SystemExit), _errors():
+        sys.exit(0)
+
+
+# Everything together
+
+
+def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pfedeg.cli.federation_demo", "--out", str(tmp_path / "demo"), "--rounds", "2"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("to the last bit those of the same run in one process") == 3
+    assert "0 of the 1,136 names of more than six letters" in done.stdout
+    assert "proxy: nginx" in done.stdout or nginx() is None
+    assert "Done in" in done.stdout

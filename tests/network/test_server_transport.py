@@ -1,0 +1,790 @@
+"""A federation whose messages go through a network in memory: same results, what leaves a client, what is refused."""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from loopback import SECRET, SOON, Hand, Network, coordinate, make_agents
+from pfedeg.cli.main import cli
+from pfedeg.errors import InputError, RunError
+from pfedeg.graphs.alignment import align, token
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.network import client_agent as agent
+from pfedeg.network import client_session as session
+from pfedeg.network import request_manager as asking
+from pfedeg.network.messages import Note, ProtocolError, check_change, pack, split, unpack
+from pfedeg.network.request_manager import Patience
+from pfedeg.prediction.saved_run import Run
+from pfedeg.training.config import Config
+from pfedeg.training.local_run import Training
+
+CLIENTS = ("atlas", "commerce", "government")
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LOOK", 0.05)
+    monkeypatch.setattr(asking, "POLL", (0.01, 0.05))
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    """Three of the embedded clients."""
+    graphs = Federation.world().graphs
+    return Federation({name: graphs[name] for name in CLIENTS})
+
+
+def settings(method: str = "pfedeg-plus", **more: Any) -> Config:
+    small: dict[str, Any] = {
+        "dim": 8,
+        "negatives": 4,
+        "batch": 256,
+        "lr": 5e-3,
+        "rounds": 4,
+        "eval_every": 2,
+        "epochs": 1,
+    }
+    return Config(method=method, **(small | more)).resolved()
+
+
+def tables_of(home: Path, name: str) -> Any:
+    (folder,) = (home / name).iterdir()
+    return Run(folder).tables(name)
+
+
+def assert_same(home: Path, twin: Training, result: dict[str, Any] | None) -> None:
+    assert result is not None
+    assert twin.result is not None
+    for name, tables in twin.tables.items():
+        for mine, theirs in zip(tables_of(home, name), tables, strict=True):
+            assert np.array_equal(mine, theirs)
+    assert {part: result[part] for part in ("valid", "test")} == {p: twin.result[p] for p in ("valid", "test")}
+
+
+def edit(name: str, raw: bytes, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> bytes:
+    """A client's answer, changed and signed again by the same client: a client that lies."""
+    note = unpack(split(raw)[1])
+    facts, arrays = dict(note.facts), {key: array.copy() for key, array in note.arrays.items()}
+    kind = change(facts, arrays)
+    return pack(Note(kind or note.kind, facts, arrays), Hand(name).sign)
+
+
+# The same result
+
+
+@pytest.mark.parametrize(
+    "method", ["pfedeg-star", "pfedeg-plus", "fede", "fedec", "pfedeg-plus-reg", "pfedeg-star-init"]
+)
+def test_results_are_those_of_the_embedded_run(federation: Federation, tmp_path: Path, method: str) -> None:
+    config = settings(method, model="rotate" if method == "fede" else "transe", fraction=0.67)
+    twin = Training(federation, config, secret=SECRET).run()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert_same(tmp_path / "clients", twin, run.result)
+    assert [line["loss"] for line in run.history] == [line["loss"] for line in twin.history]
+
+
+def test_kept_moments_give_the_same_too(federation: Federation, tmp_path: Path) -> None:
+    config = settings(moments="keep", start="independent")
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_another_secret_gives_other_ids_and_the_same_overlap(federation: Federation) -> None:
+    one, other = federation.shared(secret=SECRET), federation.shared(secret=b"x" * 32)
+    assert {c: len(ids) for c, ids in one.travelling.items()} == {c: len(ids) for c, ids in other.travelling.items()}
+    assert any(not np.array_equal(one.ids[c], other.ids[c]) for c in one.clients)
+
+
+def test_alignment_by_tokens_is_that_by_names(federation: Federation) -> None:
+    tokens = {
+        name: np.frombuffer(b"".join(sorted(token(e, SECRET) for e in graph.entities)), np.uint8).reshape(-1, 32)
+        for name, graph in federation.graphs.items()
+    }
+    found, expected = align(tokens), federation.shared(secret=SECRET)
+    for name in CLIENTS:
+        assert np.array_equal(np.sort(expected.ids[name]), found.ids[name])
+        assert np.array_equal(expected.travelling[name], found.travelling[name])
+
+
+def test_tokens_that_end_in_zeros_are_not_cut() -> None:
+    tokens = np.zeros((2, 32), np.uint8)
+    tokens[1, 0] = 1
+    assert align({"a": tokens, "b": tokens[:1]}).ids["a"].tolist() == [0, 1]
+
+
+# What leaves a client
+
+
+def test_what_reaches_the_server_has_no_names_triples_or_relations(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings("fede", evaluate="after_training"), tmp_path / "server").run()
+    heard = b"".join(network.heard)
+    names = {name for graph in federation.graphs.values() for name in (*graph.entities, *graph.relations)}
+    found = [name for name in names if len(name) > 6 and name.encode() in heard]
+    assert not found
+    shared = federation.shared(secret=SECRET)
+    width = run.config.build_model().entity_width
+    for name in CLIENTS:
+        tables = tables_of(tmp_path / "clients", name)
+        assert not any(row.tobytes() in heard for row in tables.relation)
+        own = ~np.isin(shared.ids[name], shared.travelling[name])
+        assert own.any()
+        assert not any(row.tobytes() in heard for row in tables.entity[own])
+    for raw in network.heard:
+        note = unpack(split(raw)[1])
+        assert set(note.facts) <= FIELDS[note.kind] | {"from", "run", "nonce", "asked"}
+        assert set(note.arrays) == ARRAYS[note.kind]
+        if "values" in note.arrays:
+            assert note.arrays["values"].shape == (len(shared.travelling[note.facts["from"]]), width)
+
+
+FIELDS = {
+    "hello": {"protocol", "package", "fingerprint", "entities", "triples"},
+    "begin": set(),
+    "train": {"round", "loss", "seconds"},
+    "evaluate": {"round", "valid"},
+    "finish": {"round", "valid", "test"},
+}
+ARRAYS: dict[str, set[str]] = {
+    "hello": {"tokens"},
+    "begin": {"ids", "values"},
+    "train": {"ids", "values"},
+    "evaluate": set(),
+    "finish": set(),
+}
+
+
+def test_every_message_and_field_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for kind, fields in FIELDS.items():
+        (row,) = re.findall(rf"^\| `{kind}` answer \|(.*)$", text, re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", row)) == fields | ARRAYS[kind], kind
+
+
+def test_tokens_are_sent_once_and_in_an_order_that_says_nothing(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings(rounds=1), tmp_path / "server")
+    for _ in run:
+        break
+    coordinate(network, settings(rounds=1), tmp_path / "server", resume=True).run()
+    tokens = [n.arrays["tokens"] for n in (unpack(split(raw)[1]) for raw in network.heard) if "tokens" in n.arrays]
+    assert len(tokens) == len(CLIENTS)
+    assert all(sorted(map(bytes, part)) == list(map(bytes, part)) for part in tokens)
+
+
+def test_clients_get_their_own_row_of_the_affinity(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings(), tmp_path / "server").run()
+    (folder,) = (tmp_path / "clients" / "atlas").iterdir()
+    lines = [line for line in Run(folder).history if "affinity" in line]
+    at = {line["round"]: line["affinity"]["atlas"] for line in run.history if "affinity" in line}
+    assert at
+    for line in lines:
+        assert set(line["affinity"]) == {"atlas"}
+        if line["round"] in at:
+            assert line["affinity"]["atlas"] == at[line["round"]]
+
+
+# Agreement before the first round
+
+
+def test_a_client_with_another_secret_is_named(federation: Federation, tmp_path: Path) -> None:
+    agents = make_agents(federation, tmp_path / "clients")
+    agents["commerce"] = make_agents(federation, tmp_path / "clients", secret=b"other" * 8)["commerce"]
+    with pytest.raises(InputError, match="'commerce' has another alignment secret"):
+        coordinate(Network(agents), settings(), tmp_path / "server")
+    assert not (tmp_path / "server").exists()
+
+
+def test_a_client_that_is_enrolled_under_another_name_is_told(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    note = ask("hello", to="ATLAS", settings=settings().as_dict(), protocol=1, package=_package())
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    assert answer.kind == "refusal"
+    assert answer.text("reason") == "this client is called 'atlas', and the server has enrolled it as 'ATLAS'"
+
+
+def test_no_overlap_at_all_gets_a_hint(tmp_path: Path) -> None:
+    graphs = {n: KnowledgeGraph.from_names([(f"{n}{i}", "r", f"{n}{i + 1}") for i in range(5)]) for n in ("a", "b")}
+    network = Network(make_agents(Federation(graphs), tmp_path / "clients"))
+    with pytest.raises(InputError, match="share no entity at all; do they name things alike"):
+        coordinate(network, settings(), tmp_path / "server")
+
+
+def test_another_version_is_refused_by_the_client(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    monkeypatch.setattr("pfedeg.network.server_transport.package_version", lambda: "9.9")
+    with pytest.raises(InputError, match=r"'atlas' does not agree: the server runs pfedeg 9\.9, this client"):
+        coordinate(network, settings(), tmp_path / "server")
+
+
+@pytest.mark.parametrize("wrong", [{"dim": 0}, {"method": "single"}, {"unknown": 1}, {"rounds": None}])
+def test_settings_that_are_not_whole_are_refused_by_the_client(
+    federation: Federation, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    facts = ask("hello", settings=settings().as_dict() | wrong, protocol=1, package=_package())
+    answer = unpack(split(atlas.answer(pack(facts, Hand("server").sign)) or b"")[1])
+    assert answer.kind == "refusal"
+    assert "settings" in answer.text("reason")
+
+
+def _package() -> str:
+    from pfedeg.training.run_folder import package_version
+
+    return package_version()
+
+
+def ask(kind: str, arrays: dict[str, Any] | None = None, **facts: Any) -> Note:
+    usual = {"to": "atlas", "run": "r1", "nonce": "n1", "certificate": "c"}
+    return Note(kind, usual | facts, arrays or {})
+
+
+# What a client refuses
+
+
+@pytest.mark.parametrize(
+    ("note", "hand"),
+    [
+        (ask("hello"), "stranger"),
+        (ask("train"), "commerce"),
+    ],
+)
+def test_a_client_does_not_answer_what_is_not_from_its_server_and_for_itself(
+    federation: Federation, tmp_path: Path, note: Note, hand: str
+) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    assert atlas.answer(pack(note, Hand(hand).sign)) is None
+    assert not (tmp_path / "atlas").exists()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\0" * 40, b"\0\x20" + b"x" * 100, b"\0\x01x" + b"\xff" * 80, b"PK\x03\x04" * 50]
+)
+def test_a_client_does_not_answer_rubbish(federation: Federation, tmp_path: Path, raw: bytes) -> None:
+    assert make_agents(federation, tmp_path)["atlas"].answer(raw) is None
+
+
+@pytest.mark.parametrize("run", ["../evil", "", "a/b", "A" * 65, ".hidden"])
+def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_path: Path, run: str) -> None:
+    atlas = make_agents(federation, tmp_path / "home")["atlas"]
+    note = ask("hello", run=run, settings=settings().as_dict(), protocol=1, package=_package())
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    assert answer.kind == "refusal"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda facts, arrays: arrays.update(values=arrays["values"] * np.nan), "not finite"),
+        (lambda facts, arrays: arrays.update(values=arrays["values"].astype(np.float64)), "not a 2-d array of float32"),
+        (lambda facts, arrays: arrays.update(values=arrays["values"][:, :4]), "has shape"),
+        (lambda facts, arrays: arrays.update(ids=arrays["ids"] + 10**6), "not assigned"),
+        (lambda facts, arrays: arrays.update(ids=arrays["ids"][::-1].copy()), "not in order"),
+        (lambda facts, arrays: arrays.pop("ids"), "ids is missing"),
+        (lambda facts, arrays: facts.update(round=0), "round is 0"),
+    ],
+)
+def test_a_client_checks_what_it_downloads(
+    federation: Federation, tmp_path: Path, spoil: Callable[..., Any], reason: str
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    push = network.push
+
+    def tamper(node: int, body: bytes) -> str:
+        note = unpack(split(body)[1])
+        if note.kind == "train" and note.facts["to"] == "atlas":
+            facts, arrays = dict(note.facts), dict(note.arrays)
+            spoil(facts, arrays)
+            body = pack(Note("train", facts, arrays), Hand("server").sign)
+        return push(node, body)
+
+    network.push = tamper  # type: ignore[method-assign]
+    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    assert reason in run.history[0]["missing"]["atlas"]
+
+
+# What the server refuses
+
+
+def spoil_values(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    def spoil(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["values"] = change(arrays["values"])
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (spoil_values(lambda values: values * np.float32(np.inf)), "not finite"),
+        (spoil_values(lambda values: values.astype(np.float64)), "float32"),
+        (spoil_values(lambda values: values[:-1]), "has shape"),
+        (spoil_values(lambda values: values + np.float32(2)), "a number changed by"),
+        (lambda facts, arrays: arrays.update(ids=arrays["ids"] + 1), "not those of the shared entities"),
+        (lambda facts, arrays: facts.update(round=1), "of round 1, not 2"),
+        (lambda facts, arrays: facts.update(loss="low"), "loss is missing"),
+        (lambda facts, arrays: facts.update(loss=None), "loss is missing"),
+        (lambda facts, arrays: "evaluate", "evaluate to a train"),
+        (lambda facts, arrays: facts.update({"from": "commerce"}), "it has from 'commerce'"),
+        (lambda facts, arrays: facts.update(nonce="0" * 32), "it has nonce"),
+        (lambda facts, arrays: facts.update(run="other"), "it has run 'other'"),
+    ],
+)
+def test_an_upload_that_cannot_be_is_refused_and_the_last_good_one_used(
+    federation: Federation, tmp_path: Path, spoil: Callable[..., Any], reason: str
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        note = unpack(split(raw)[1])
+        return edit(name, raw, spoil) if (name, note.kind, note.facts.get("round")) == ("atlas", "train", 2) else raw
+
+    network.change = tamper
+    log: list[str] = []
+    config = settings(rounds=3)
+    run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log)
+    good = {}
+    for done in run:
+        good[done.number] = run._transport.latest["atlas"].values
+    assert np.array_equal(good[2], good[1])
+    assert not np.array_equal(good[3], good[2])
+    assert reason in run.history[1]["missing"]["atlas"]
+    assert "missing" not in run.history[2]
+    assert any("refused" in line and reason in line for line in log)
+
+
+def test_a_replayed_upload_is_refused(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    kept: list[bytes] = []
+
+    def replay(name: str, raw: bytes) -> bytes:
+        note = unpack(split(raw)[1])
+        if name != "atlas" or note.kind != "train":
+            return raw
+        kept.append(raw)
+        return kept[0]
+
+    network.change = replay
+    run = coordinate(network, settings(rounds=2), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    assert "missing" not in run.history[0]
+    assert "it has nonce" in run.history[1]["missing"]["atlas"]
+
+
+def test_an_answer_in_anothers_name_does_not_stop_its_own(federation: Federation, tmp_path: Path) -> None:
+    config = settings(rounds=2)
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    forged = []
+
+    def forge(name: str, raw: bytes) -> bytes:
+        if name == "atlas" and not forged and unpack(split(raw)[1]).kind == "train":
+            forged.append(raw)
+            return edit("commerce", raw, lambda facts, arrays: None)
+        return raw
+
+    network.change = forge
+    log: list[str] = []
+    run = coordinate(network, config, tmp_path / "server", log=log).run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+    assert any("in the name of 'atlas': not signed by this client" in line for line in log)
+
+
+@pytest.mark.parametrize("metrics", [None, {"triples": 3}, {"triples": -1}, "good", 7])
+def test_metrics_that_cannot_be_are_refused(federation: Federation, tmp_path: Path, metrics: Any) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        wrong = name == "atlas" and unpack(split(raw)[1]).kind == "evaluate"
+        return edit(name, raw, lambda facts, arrays: facts.update(valid=metrics)) if wrong else raw
+
+    network.change = tamper
+    run = coordinate(network, settings(rounds=2), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    assert sorted(run.history[1]["valid"]["clients"]) == ["commerce", "government"]
+
+
+def test_a_number_may_move_as_far_as_adam_can(federation: Federation) -> None:
+    rows = federation.shared(secret=SECRET).travelling["atlas"]
+    from pfedeg.graphs.alignment import Rows
+
+    before = Rows(rows, np.zeros((len(rows), 2), np.float32))
+    check_change(before, Rows(rows, np.full((len(rows), 2), 0.5, np.float32)), 0.5)
+    with pytest.raises(ProtocolError, match=r"changed by 0\.5; training can change it by 0\.4"):
+        check_change(before, Rows(rows, np.full((len(rows), 2), 0.5, np.float32)), 0.4)
+    with pytest.raises(ProtocolError, match="changed by nan"):
+        check_change(before, Rows(rows, np.full((len(rows), 2), np.nan, np.float32)), 0.4)
+
+
+@pytest.mark.parametrize("start", ["shared", "independent"])
+def test_rows_to_start_from_cannot_be_made_up(federation: Federation, tmp_path: Path, start: str) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        wrong = name == "atlas" and unpack(split(raw)[1]).kind == "begin"
+        return edit(name, raw, spoil_values(lambda values: values * np.float32(100))) if wrong else raw
+
+    network.change = tamper
+    with pytest.raises(InputError, match="'atlas' does not begin: its answer was refused: begin: "):
+        coordinate(network, settings(start=start), tmp_path / "server")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        ("hello", lambda facts, arrays: facts.update(triples=10**400)),
+        ("hello", lambda facts, arrays: facts.update(triples=True)),
+        ("train", lambda facts, arrays: facts.update(round=10**400)),
+        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**400)),
+        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**9)),
+        ("finish", lambda facts, arrays: facts.update(test={"triples": 1, "mrr": "1"})),
+    ],
+)
+def test_odd_numbers_do_not_stop_the_server(
+    federation: Federation, tmp_path: Path, kind: str, spoil: Callable[..., Any]
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        note = unpack(split(raw)[1])
+        late = note.facts.get("round", 9) > 2  # how many triples it evaluates is known by then
+        return edit(name, raw, spoil) if name == "atlas" and note.kind == kind and (late or kind == "train") else raw
+
+    network.change = tamper
+    refused = pytest.raises(InputError, match="'atlas' does not agree") if kind == "hello" else nullcontext()
+    with refused:
+        run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+        lines = [*run.history, run.result or {}]
+        assert any("its answer was refused" in line.get("missing", {}).get("atlas", "") for line in lines)
+
+
+def test_text_that_cannot_be_written_is_refused(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        if name != "atlas" or unpack(split(raw)[1]).kind != "train":
+            return raw
+        body = split(raw)[1].replace(b'\\"seconds\\"', b'\\"\\\\ud800\\" ')
+        assert body != split(raw)[1]
+        signature = Hand("atlas").sign(body)
+        return len(signature).to_bytes(2, "big") + signature + body
+
+    network.change = tamper
+    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    assert "not a message (UnicodeEncodeError)" in run.history[0]["missing"]["atlas"]
+
+
+def test_a_client_outlives_text_that_cannot_be_written(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    raw = pack(ask("hello", certificate="XXXXXX"), Hand("server").sign)
+    body = split(raw)[1].replace(b"XXXXXX", b"\\\\ud800"[:7].ljust(6))
+    signature = Hand("server").sign(body)
+    assert atlas.answer(len(signature).to_bytes(2, "big") + signature + body) is None
+
+
+def test_what_fails_at_a_client_is_told_without_its_paths(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    def fail(seed: int) -> Any:
+        raise InputError("/secret/place/train.tsv, line 2: Alice has two columns")
+
+    network.agents["atlas"]._graph = fail
+    with pytest.raises(InputError, match="cannot read or write its files") as caught:
+        coordinate(network, settings(), tmp_path / "server")
+    assert "Alice" not in str(caught.value)
+    assert b"Alice" not in b"".join(network.heard)
+
+
+# Faults
+
+
+def test_a_client_that_is_removed_is_left_out_at_once(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 60, 60))
+    for done in run:
+        if done.number == 1:
+            network.removed = {"atlas"}
+    assert [line.get("missing", {}).get("atlas") for line in run.history] == [None, *["is not enrolled any more"] * 3]
+    again = coordinate(network, settings(), tmp_path / "server", resume=True, patience=Patience(2, 0.3, 0.2))
+    assert sorted(again.run().result["test"]["clients"]) == ["commerce", "government"]  # type: ignore[index]
+
+
+def test_without_enough_clients_a_removal_ends_the_run(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    log: list[str] = []
+    run = coordinate(network, settings(), tmp_path / "server", log=log)
+    network.removed = {"atlas"}
+    told = "2 of 3 clients answered, 3 are needed (atlas: is not enrolled any more); go on with --resume --quorum 2"
+    with pytest.raises(RunError, match=re.escape(told)):
+        run.run()
+    assert len(log) < 20
+
+
+def test_a_run_resumes_without_a_client_if_the_quorum_allows(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    patience = Patience(2, 0.3, 0.2)
+    for _ in coordinate(network, settings(), tmp_path / "server", patience=patience):
+        break
+    network.away = {"atlas"}
+    run = coordinate(network, settings(), tmp_path / "server", resume=True, patience=patience).run()
+    assert all(line["missing"]["atlas"] == "is not there" for line in run.history[1:])
+
+
+def test_a_graph_that_changes_counts_from_the_next_run_on(federation: Federation, tmp_path: Path) -> None:
+    config = settings()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    for _ in coordinate(network, config, tmp_path / "server"):
+        break
+    other = Federation({**federation.graphs, "atlas": Federation.world().graphs["census"]})
+    network.agents = make_agents(other, tmp_path / "clients")
+    run = coordinate(network, config, tmp_path / "server", resume=True).run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_a_client_killed_while_it_begins_can_begin_again(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    real, killed = agent.write_arrays, []
+
+    def die_once(path: Path, *rest: Any) -> None:
+        if path.name == "alignment.safetensors" and not killed:
+            killed.append(path)
+            raise KeyboardInterrupt
+        real(path, *rest)
+
+    monkeypatch.setattr(agent, "write_arrays", die_once)
+    push = network.push
+
+    def restart(node: int, body: bytes) -> str:
+        try:
+            return push(node, body)
+        except KeyboardInterrupt:
+            name = CLIENTS[node]
+            network.agents[name] = make_agents(federation, tmp_path / "clients")[name]
+            network.joined[name] += 1
+            return "lost"
+
+    network.push = restart  # type: ignore[method-assign]
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert killed
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_a_client_keeps_every_line_of_its_history(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    real, failed = session.Session._record, []
+
+    def fail_once(self: Any, number: int, download: Any) -> None:
+        if number == 2 and not failed:
+            failed.append(number)
+            raise OSError("no space")
+        real(self, number, download)
+
+    monkeypatch.setattr(session.Session, "_record", fail_once)
+    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
+    for done in run:
+        if done.number == 2:
+            (name,) = set(CLIENTS) - set(done.loss)
+    (folder,) = (tmp_path / "clients" / name).iterdir()
+    assert [line["round"] for line in Run(folder).history] == [1, 3, 4]
+    assert run.history[1]["missing"][name].startswith("the client failed (OSError)")
+
+
+def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
+    federation: Federation, tmp_path: Path
+) -> None:
+    def rounds(home: Path, *scales: float) -> Any:
+        """What atlas answers last, if it is asked for round 2 with its own rows, scaled in these ways."""
+        network = Network(make_agents(federation, home / "clients"))
+        run = coordinate(network, settings(), home / "server")
+        for _ in run:
+            break
+        rows = run._transport.latest["atlas"]
+        for scale in scales:
+            facts = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
+            note = Note("train", facts, {"ids": rows.ids, "values": rows.values * np.float32(scale)})
+            raw = network.agents["atlas"].answer(pack(note, Hand("server").sign))
+        return unpack(split(raw or b"")[1])
+
+    once, again = rounds(tmp_path / "once", 1.1), rounds(tmp_path / "again", 0.9, 1.1)
+    assert np.array_equal(once.arrays["values"], again.arrays["values"])
+    assert once.facts["loss"] == again.facts["loss"] != rounds(tmp_path / "other", 0.9).facts["loss"]
+
+
+def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Federation, tmp_path: Path) -> None:
+    config = settings(rounds=4)
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    patience = Patience(2, 0.3, 0.2)
+    run = coordinate(network, config, tmp_path / "server", patience=patience)
+    for done in run:
+        network.away = {"atlas"} if done.number == 1 else set()
+        if done.number == 2:
+            break
+    (folder,) = (tmp_path / "clients" / "atlas").iterdir()
+    found = session.Session(folder, folder.name, "atlas", network.agents["atlas"]._kernels, lambda text: None)
+    assert found.kept.round == 1
+    found._back_before(1)
+    assert found.kept.round == 0
+
+
+def test_who_is_missing_is_in_the_history_and_comes_back(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    run = coordinate(network, settings(rounds=4), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
+    for done in run:
+        network.away = {"atlas"} if done.number == 1 else set()
+    assert [sorted(line.get("missing", {})) for line in run.history] == [[], ["atlas"], [], []]
+    assert run.history[1]["missing"]["atlas"] == "is not there"
+    assert sorted(run.history[1]["loss"]) == ["commerce", "government"]
+
+
+def test_a_round_below_the_quorum_is_repeated(federation: Federation, tmp_path: Path) -> None:
+    config = settings(rounds=2)
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    lost = iter([True, True, True])
+
+    def lose(name: str, raw: bytes) -> bytes | None:
+        note = unpack(split(raw)[1])
+        return None if name == "atlas" and note.kind == "train" and next(lost, False) else raw
+
+    network.change = lose
+    log: list[str] = []
+    run = coordinate(network, config, tmp_path / "server", log=log, patience=Patience(3, 0.3, 0.2)).run()
+    assert [line for line in log if "2 of 3 answered, 3 are needed: the round is repeated for atlas" in line]
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+def test_refusals_below_the_quorum_end_the_run_with_a_reason(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    network.change = lambda name, raw: (
+        edit(name, raw, lambda facts, arrays: facts.update(loss=None)) if unpack(split(raw)[1]).kind == "train" else raw
+    )
+    with pytest.raises(RunError, match=r"0 of 3 clients answered, 3 are needed \(atlas: its answer was refused"):
+        coordinate(network, settings(), tmp_path / "server").run()
+
+
+@pytest.mark.parametrize("method", ["pfedeg-plus", "pfedeg-plus-reg"])
+def test_clients_may_die_between_any_two_messages(federation: Federation, tmp_path: Path, method: str) -> None:
+    config = settings(method)
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    turn = iter(range(10**6))
+
+    def die(name: str, raw: bytes) -> bytes | None:
+        """Every third time the client's process is another one afterwards; every sixth time its answer is lost."""
+        now = next(turn)
+        if now % 3 == 0:
+            network.agents[name] = make_agents(federation, tmp_path / "clients")[name]
+            network.joined[name] += 1
+        return None if now % 6 == 0 else raw
+
+    network.change = die
+    run = coordinate(network, config, tmp_path / "server").run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
+
+
+class Crash(BaseException):
+    """The server's process dies."""
+
+
+@pytest.mark.parametrize("method", ["pfedeg-plus", "fede", "pfedeg-star-reg"])
+def test_the_server_may_die_at_any_answer(federation: Federation, tmp_path: Path, method: str) -> None:
+    config = settings(method, rounds=3)
+    twin = Training(federation, config, secret=SECRET).run()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+
+    count = [0]
+
+    def crash(name: str, raw: bytes) -> bytes:
+        count[0] += 1
+        if count[0] in (7, 15, 20, 27, 36, 46, 58):
+            raise Crash
+        return raw
+
+    network.change = crash
+    crashes = 0
+    result = None
+    for _ in range(40):
+        try:
+            first = not (tmp_path / "server").exists()
+            run = coordinate(network, config, tmp_path / "server", resume=not first)
+            result = run.run().result
+            break
+        except Crash:
+            crashes += 1
+    assert crashes == 7
+    assert_same(tmp_path / "clients", twin, result)
+
+
+def test_a_client_that_has_lost_its_files_is_named_on_resume(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    for _ in coordinate(network, settings(), tmp_path / "server"):
+        break
+    network.agents |= {"atlas": make_agents(federation, tmp_path / "elsewhere")["atlas"]}
+    with pytest.raises(InputError, match="'atlas' does not agree: its files of this run are gone"):
+        coordinate(network, settings(), tmp_path / "server", resume=True)
+
+
+def test_a_client_that_misses_the_end_gets_its_result_on_resume(federation: Federation, tmp_path: Path) -> None:
+    config = settings()
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    patience = Patience(2, 0.3, 0.2)
+    run = coordinate(network, config, tmp_path / "server", patience=patience)
+    for done in run:
+        if done.number == 4:
+            network.away = {"atlas"}
+    assert run.result is not None
+    assert run.result["missing"] == {"atlas": "is not there"}
+    network.away = set()
+    again = coordinate(network, config, tmp_path / "server", resume=True).run()
+    assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), again.result)
+
+
+def test_messages_are_bounded_before_they_are_read(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    network.change = lambda name, raw: (
+        raw + b"\0" * (64 << 20) if name == "atlas" and unpack(split(raw)[1]).kind == "train" else raw
+    )
+    log: list[str] = []
+    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log).run()
+    assert "atlas" in run.history[0]["missing"]
+    assert any("too large" in line for line in log)
+
+
+def test_the_servers_folder_has_no_tables_and_no_names(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    coordinate(network, settings(), tmp_path / "server").run()
+    assert sorted(path.name for path in (tmp_path / "server").iterdir() if path.name != ".lock") == [
+        "config.json",
+        "history.jsonl",
+        "provenance.json",
+        "result.json",
+    ]
+    assert json.loads((tmp_path / "server" / "provenance.json").read_text())["clients"] == list(CLIENTS)
+
+
+def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Federation, tmp_path: Path) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients"))
+    coordinate(network, settings(), tmp_path / "server").run()
+    shown = CliRunner().invoke(cli, ["show", str(tmp_path / "server")])
+    assert " MB travelled" in shown.output
+    with pytest.raises(InputError, match="a server's run; graphs and tables are with its clients"):
+        Run(tmp_path / "server").evaluate("test")
+
+
+def test_only_federated_methods_have_a_server(federation: Federation, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="single needs no server"):
+        coordinate(Network(make_agents(federation, tmp_path)), settings("single"), tmp_path / "server", patience=SOON)

@@ -1,0 +1,225 @@
+"""Settings: ranges, defaults per method and model, and where they come from."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pfedeg.errors import InputError
+from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
+from pfedeg.models.registry import MODELS
+from pfedeg.text import suggest
+from pfedeg.training.config import METHODS, PFEDEG, PLUS, PRESETS, PULLED, Config, configure
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("dim", 0, "dim: 0 is out of range; it must be at least 1"),
+        ("rounds", 0, "rounds: 0 is out of range; it must be at least 1"),
+        ("epochs", 0, "epochs: 0 is out of range; it must be at least 1"),
+        ("batch", -5, "batch: -5 is out of range; it must be at least 1"),
+        ("negatives", 0, "negatives: 0 is out of range; it must be at least 1"),
+        ("chunk", 0, "chunk: 0 is out of range; it must be at least 1"),
+        ("eval_every", 0, "eval_every: 0 is out of range; it must be at least 1"),
+        ("patience", 0, "patience: 0 is out of range; it must be at least 1"),
+        ("seed", -1, "seed: -1 is out of range; it must be at least 0"),
+        ("lr", 0.0, "lr: 0.0 is out of range; it must be above 0"),
+        ("lr", float("nan"), "lr: nan is out of range; it must be finite and above 0"),
+        ("lr", float("inf"), "lr: inf is out of range; it must be finite and above 0"),
+        ("gamma", 0, "gamma: 0 is out of range; it must be above 0"),
+        ("alpha", -0.1, "alpha: -0.1 is out of range; it must be at least 0"),
+        ("beta", -1e-9, "beta: -1e-09 is out of range; it must be at least 0"),
+        ("p", 1.1, "p: 1.1 is out of range; it must be at least 0 and at most 1"),
+        ("p", -0.1, "p: -0.1 is out of range; it must be at least 0 and at most 1"),
+        ("fraction", 0, "fraction: 0 is out of range; it must be above 0 and at most 1"),
+        ("fraction", 1.5, "fraction: 1.5 is out of range; it must be above 0 and at most 1"),
+        ("mu", 0, "mu: 0 is out of range; it must be above 0"),
+        ("tau", 0, "tau: 0 is out of range; it must be above 0"),
+        ("dim", 1.5, "dim: 1.5 is not a whole number"),
+        ("dim", True, "dim: True is not a whole number"),
+        ("dim", "8", "dim: '8' is not a whole number"),
+        ("lr", "fast", "lr: 'fast' is not a number"),
+        ("lr", [1], "lr: [1] is not a number"),
+        ("sampling", "mine", "unknown sampling 'mine'; choose from own, shared"),
+        ("method", 3, f"unknown method 3; choose from {', '.join(METHODS)}"),
+        ("model", ["transe"], "unknown model ['transe']; did you mean 'transe'?"),
+        ("method", "pfedeg", "unknown method 'pfedeg'; did you mean 'pfedeg-star' or 'pfedeg-plus'"),
+        ("model", "TransE", "unknown model 'TransE'; did you mean 'transe'?"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Config(**{field: value})
+    assert str(caught.value).startswith(message)
+
+
+def test_the_ends_of_ranges_are_allowed() -> None:
+    Config(p=0, beta=0.0, fraction=1, alpha=0, seed=0, dim=1, lr=1e30, rounds=10**400)
+    Config(p=1.0, fraction=1e-9, gamma=1)
+
+
+def test_suggestions() -> None:
+    assert suggest("Polnad", ["Poland", "Germany"]) == "; did you mean 'Poland'?"
+    assert suggest("germ", ["Poland", "Germany"]) == "; did you mean 'Germany'?"
+    assert suggest("pfedeg", METHODS).startswith("; did you mean 'pfedeg-star' or 'pfedeg-plus' or ")
+    assert suggest("", ["Poland", "Germany"]) == "; choose from Poland, Germany"
+    assert suggest("x", ["Poland", "Germany"]) == "; choose from Poland, Germany"
+    assert suggest("x", map(str, range(100))) == ""
+
+
+def test_paper_defaults() -> None:
+    resolved = Config().resolved()
+    expected = {
+        "method": "pfedeg-plus",
+        "model": "transe",
+        "rounds": 300,
+        "epochs": 3,
+        "batch": 512,
+        "dim": 128,
+        "negatives": 256,
+        "sampling": "own",
+        "lr": 1e-3,
+        "gamma": 10.0,
+        "alpha": 1.0,
+        "loss": "mean",
+        "moments": "reset",
+        "start": "shared",
+        "beta": 3e-3,
+        "p": 0.5,
+        "reduce": "sum",
+        "fraction": 1.0,
+        "evaluate": "after_training",
+        "eval_every": 5,
+        "patience": 5,
+    }
+    assert {name: resolved.as_dict()[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", MODELS)
+def test_open_fields_follow_method_and_model(method: str, model: str) -> None:
+    resolved = Config(method=method, model=model).resolved()
+    alone = method in ("single", "collective")
+    assert (resolved.rounds, resolved.epochs, resolved.eval_every) == ((900, 1, 10) if alone else (300, 3, 5))
+    assert resolved.moments == ("keep" if alone else "reset")
+    beta = 5e-4 if model in ("complex", "distmult") else 3e-3
+    assert resolved.beta == (beta if method in PULLED else None)
+    assert (resolved.p is None) == (method not in PFEDEG)
+    assert (resolved.fraction is None) == alone
+    assert resolved.evaluate == {"fede": "after_aggregation", "fedec": "after_aggregation"}.get(
+        method, None if alone else "after_training"
+    )
+    contrastive = (0.1, 0.2, "per_entity") if method == "fedec" else (None, None, None)
+    assert (resolved.mu, resolved.tau, resolved.contrast) == contrastive
+    assert (resolved.reduce is None) == (method not in PLUS)
+    assert resolved.resolved() == resolved
+    assert Config(**resolved.as_dict()) == resolved
+
+
+def test_what_is_given_goes_over_what_is_prescribed() -> None:
+    config = Config(rounds=7, epochs=2, moments="keep", beta=0.5, evaluate="after_aggregation", eval_every=3).resolved()
+    values = (config.rounds, config.epochs, config.moments, config.beta, config.evaluate, config.eval_every)
+    assert values == (7, 2, "keep", 0.5, "after_aggregation", 3)
+
+
+def test_a_round_of_single_is_one_epoch() -> None:
+    assert Config(method="single", epochs=1).resolved().epochs == 1
+    with pytest.raises(InputError, match="epochs: a round of single is one epoch; set rounds instead"):
+        Config(method="single", epochs=3).resolved()
+
+
+@pytest.mark.parametrize(
+    ("method", "replace", "pull"),
+    [
+        ("pfedeg-plus", True, 0.25),
+        ("pfedeg-plus-reg", False, 0.25),
+        ("pfedeg-plus-init", True, 0.0),
+        ("pfedeg-star", True, 0.25),
+        ("pfedeg-star-reg", False, 0.25),
+        ("pfedeg-star-init", True, 0.0),
+    ],
+)
+def test_ablations_lack_one_half(method: str, replace: bool, pull: float) -> None:
+    strategy = Config(method=method, beta=0.25, p=0.75).resolved().build_strategy()
+    assert isinstance(strategy, PFedEGPlus if "plus" in method else PFedEGStar)
+    assert (strategy.absorb.replace, strategy.absorb.pull, strategy.p) == (replace, pull, 0.75)
+
+
+def test_baselines_are_built_as_told() -> None:
+    assert Config(method="single").resolved().build_strategy().shares is None
+    assert Config(method="fede").resolved().build_strategy().absorb.contrast == 0
+    fedec = Config(method="fedec", mu=0.3, tau=0.4, contrast="pooled").resolved().build_strategy().absorb
+    assert (fedec.replace, fedec.contrast, fedec.temperature, fedec.pooled) == (True, 0.3, 0.4, True)
+
+
+def test_local_training_is_built_as_told() -> None:
+    local = Config(epochs=2, batch=3, negatives=4, sampling="shared", chunk=5, lr=6.0, alpha=7.0, loss="sum")
+    built = local.resolved().build_local()
+    assert (built.epochs, built.batch, built.negatives, built.sampling) == (2, 3, 4, "shared")
+    assert (built.chunk, built.lr, built.alpha, built.loss) == (5, 6.0, 7.0, "sum")
+
+
+# Flags, files, presets
+
+
+def toml(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flags_go_over_the_file_and_that_over_the_preset(tmp_path: Path) -> None:
+    file = toml(tmp_path, "dim = 32\nlr = 1\nmethod = 'fede'")
+    config, remarks = configure({"lr": 2.0, "batch": None}, "quick", file)
+    assert (config.method, config.dim, config.lr, config.batch) == ("fede", 32, 2.0, PRESETS["quick"]["batch"])
+    assert remarks == []
+
+
+def test_a_file_may_name_its_preset_and_a_flag_another(tmp_path: Path) -> None:
+    file = toml(tmp_path, "\ufeffpreset = 'quick'")
+    assert configure({}, None, file)[0].rounds == PRESETS["quick"]["rounds"]
+    assert configure({}, "paper", file)[0].rounds == 300
+    assert configure({})[0] == Config().resolved()
+
+
+def test_the_quick_preset_trains_single_as_many_epochs() -> None:
+    assert configure({"method": "single"}, "quick")[0].rounds == 120
+    assert configure({"method": "single", "rounds": 7}, "quick")[0].rounds == 7
+
+
+def test_settings_that_the_method_does_not_use_are_dropped_with_a_note(tmp_path: Path) -> None:
+    file = toml(tmp_path, "tau = 0.5")
+    config, remarks = configure({"method": "single", "p": 0.7}, None, file)
+    assert (config.p, config.tau) == (None, None)
+    assert remarks == ["tau is not used by single", "p is not used by single"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dim = ", "settings.toml: not valid TOML: "),
+        ("dmi = 3", "settings.toml: unknown setting 'dmi'; did you mean 'dim'?"),
+        ("[train]\ndim = 3", "settings.toml: [train] is a table; settings stand at the top level"),
+        ("dim = 0", "settings.toml: dim: 0 is out of range"),
+        ("preset = 'fast'", "settings.toml: unknown preset 'fast'"),
+        ("dim = 'x'", "dim: 'x' is not a whole number"),
+        ("lr = nan", "lr: nan is out of range; it must be finite"),
+        ("preset = 'slow'", "unknown preset 'slow'; choose from paper, quick"),
+        ("preset = ['quick']", "unknown preset ['quick']"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        configure({}, None, toml(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file or directory"):
+        configure({}, None, tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"bytes\.toml: not valid UTF-8"):
+        configure({}, None, tmp_path / "bytes.toml")
+    with pytest.raises(InputError, match="unknown preset 'quik'; did you mean 'quick'"):
+        configure({}, "quik")
