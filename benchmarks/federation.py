@@ -23,7 +23,7 @@ import numpy as np
 from pfedeg.cli.federation_demo import free_port
 from pfedeg.graphs.federation import Federation, partition
 from pfedeg.network.operations.server_folder import QUIET, nginx
-from pfedeg.prediction.saved_run import Run
+from pfedeg.training.saved_run import Run
 
 NODES = 3
 APP = """[project]

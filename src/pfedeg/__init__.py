@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pfedeg.graphs.alignment import Shared as Shared
     from pfedeg.graphs.federation import Federation as Federation
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph as KnowledgeGraph
-    from pfedeg.prediction.saved_run import Run as Run
     from pfedeg.training.config import Config as Config
     from pfedeg.training.local_run import Training as Training
     from pfedeg.training.local_run import train as train
+    from pfedeg.training.saved_run import Run as Run
 
 _HOMES = {
     "Absorb": "engine.interface",
@@ -25,7 +25,7 @@ _HOMES = {
     "KnowledgeGraph": "graphs.knowledge_graph",
     "PfedegError": "errors",
     "Rows": "graphs.alignment",
-    "Run": "prediction.saved_run",
+    "Run": "training.saved_run",
     "RunError": "errors",
     "Shared": "graphs.alignment",
     "Training": "training.local_run",

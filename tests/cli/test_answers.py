@@ -17,11 +17,11 @@ from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import SPLITS, Side
 from pfedeg.methods.affinity import mean, mix
-from pfedeg.prediction import answer as prediction
 from pfedeg.prediction.explanation import Explainer
-from pfedeg.prediction.saved_run import Run
+from pfedeg.training import answering as prediction
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 CLIENT = "Čedar [x]"
 SMALL: dict[str, Any] = {"model": "transe", "rounds": 3, "dim": 8, "negatives": 4, "eval_every": 1, "batch": 8}

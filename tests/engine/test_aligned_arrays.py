@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pfedeg.engine.interface import Moments, Tables
+from pfedeg.engine.interface import Tables
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.models.transe import TransE
+from recipes import fresh
 from toy import toy_graph, toy_tables
 
 
@@ -38,5 +39,5 @@ def test_what_does_not_begin_a_line_is_told_apart():
 
 def test_what_clients_train_with_begins_with_a_line():
     tables = toy_tables(1, TransE(8), toy_graph(1))
-    for array in (*tables.copy(), *Moments.zeros(Tables(*tables))[:4], *Moments.zeros(tables).copy()[:4]):
+    for array in (*tables.copy(), *fresh(Tables(*tables))[:4], *fresh(tables).copy()[:4]):
         assert aligned_arrays.begins_line(array)

@@ -138,7 +138,7 @@ TRAIN = """
 import hashlib
 import numpy as np
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Tables, positives
+from pfedeg.engine.interface import Absorb, Knowledge, Tables, positives
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.compiled.training_loop import train
 from pfedeg.models.base import MODELS, start_rows
@@ -150,9 +150,9 @@ tables = Tables(
     start_rows(model, model.relation_width, 2, np.arange(len(graph.relations))),
 )
 knowledge = Knowledge(tables.entity + np.float32(0.1), tables.entity[:0])
-local = Local(epochs=9, batch=32, negatives=50, lr=0.01)
-moments = Moments.zeros(tables)
-Fused(1).train(model, local, Absorb(pull=0.1), tables, moments, knowledge, positives(graph), 5)
+local = dict(epochs=9, batch=32, negatives=50, lr=0.01)
+moments = fresh(tables)
+Fused(1).train(recipe(model, Absorb(pull=0.1), **local), tables, moments, knowledge, positives(graph), 5)
 print(hashlib.sha256(b"".join(array.tobytes() for array in (*tables, *moments))).hexdigest())
 print(sum(train.stats.cache_misses.values()))
 """

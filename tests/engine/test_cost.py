@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, positives, questions, reference
+from pfedeg.engine.interface import Absorb, Knowledge, Positives, positives, questions
 from pfedeg.engine.lowlevel.compile import Team, jit
+from pfedeg.engine.reference import NumpyEngine
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.models.base import Mat
 from pfedeg.models.registry import MODELS
+from recipes import fresh, recipe
 from toy import toy_graph, toy_tables
 
 # Arithmetic on single-precision numbers, several at a time and one at a time.
@@ -24,7 +26,9 @@ PACKED = re.compile(r"\tv?(?:add|sub|mul|fn?m(?:add|sub)\d+)ps\b|\tf(?:add|sub|m
 SINGLE = re.compile(r"\tv?(?:add|sub|mul|fn?m(?:add|sub)\d+)ss\b|\tf(?:add|sub|mul|madd|msub)\ts\d+")
 
 
-def train(kernels: Any, name: str, graph: KnowledgeGraph, local: Local, dim: int, part: int | None = None) -> None:
+def train(
+    kernels: Any, name: str, graph: KnowledgeGraph, local: dict[str, Any], dim: int, part: int | None = None
+) -> None:
     """One call on fresh tables, with the pull where negatives are own ones."""
     model = MODELS[name](dim)
     tables = toy_tables(1, model, graph)
@@ -32,7 +36,7 @@ def train(kernels: Any, name: str, graph: KnowledgeGraph, local: Local, dim: int
     absorb = Absorb(pull=0.03 if local.sampling == "own" else 0.0)
     triples, group, start, tails = positives(graph)
     chosen = Positives(triples[:part], group[:part], start, tails)
-    kernels.train(model, local, absorb, tables, Moments.zeros(tables), Knowledge(known, known[:0]), chosen, 5)
+    kernels.train(recipe(model, absorb, **local), tables, fresh(tables), Knowledge(known, known[:0]), chosen, 5)
 
 
 def rank(kernels: Any, name: str, graph: KnowledgeGraph, dim: int, part: int | None = None) -> None:
@@ -81,7 +85,7 @@ def test_compiled_kernels_compute_with_vectors(name, task, monkeypatch):
     if task == "rank":
         rank(kernels, name, graph, 4)
     else:
-        train(kernels, name, graph, Local(batch=8, negatives=5, sampling=task), 4)
+        train(kernels, name, graph, dict(batch=8, negatives=5, sampling=task), 4)
     instructions = assembly(*compiled[-1])
     packed, single = len(PACKED.findall(instructions)), len(SINGLE.findall(instructions))
     assert packed > 2 * single
@@ -124,12 +128,12 @@ def test_the_count_of_vector_instructions_tells_vectors_from_single_numbers():
 def test_training_needs_no_second_table(sampling):
     """Neither gradients of the size of the table nor anything per pair and dimension."""
     graph, model = toy_graph(2, entities=20_000, relations=3, triples=256), MODELS["transe"](128)
-    local = Local(epochs=1, batch=128, negatives=16, sampling=sampling)
+    local = dict(epochs=1, batch=128, negatives=16, sampling=sampling)
     tables = toy_tables(1, model, graph).copy()
-    known, moments, facts, kernels = tables.copy().entity, Moments.zeros(tables), positives(graph), Fused(1)
+    known, moments, facts, kernels = tables.copy().entity, fresh(tables), positives(graph), Fused(1)
 
     def work() -> None:
-        kernels.train(model, local, Absorb(pull=0.03), tables, moments, Knowledge(known, known[:0]), facts, 5)
+        kernels.train(recipe(model, Absorb(pull=0.03), **local), tables, moments, Knowledge(known, known[:0]), facts, 5)
 
     assert peak_bytes(work) < tables.entity.nbytes / 2
 
@@ -145,7 +149,7 @@ def test_ranking_keeps_no_scores_of_all_candidates():
 
 def test_memory_does_not_grow_from_call_to_call():
     graph, kernels = toy_graph(3, entities=1_000, triples=2_000), Fused(1)
-    local = Local(epochs=1, batch=64, negatives=8)
+    local = dict(epochs=1, batch=64, negatives=8)
     table = 4 * 64 * len(graph.entities)
     train(kernels, "transe", graph, local, 64)
     tracemalloc.start()
@@ -175,11 +179,11 @@ def discard(_: object) -> None:
 def test_compiled_training_is_several_times_faster_than_numpy(name, sampling):
     graph, local = (
         toy_graph(4, entities=2_000, triples=256),
-        Local(epochs=1, batch=128, negatives=128, sampling=sampling),
+        dict(epochs=1, batch=128, negatives=128, sampling=sampling),
     )
     fused = Fused(1)
     train(fused, name, graph, local, 64)
-    numpy_time = least(lambda: train(reference, name, graph, local, 64), repeats=2)
+    numpy_time = least(lambda: train(NumpyEngine(), name, graph, local, 64), repeats=2)
     assert least(lambda: train(fused, name, graph, local, 64)) < numpy_time / 4
 
 
@@ -187,7 +191,7 @@ def test_compiled_training_is_several_times_faster_than_numpy(name, sampling):
 def test_compiled_ranking_is_faster_than_numpy(name):
     graph, fused = toy_graph(4, entities=2_000, triples=256), Fused(1)
     rank(fused, name, graph, 64)
-    numpy_time = least(lambda: rank(reference, name, graph, 64), repeats=3)
+    numpy_time = least(lambda: rank(NumpyEngine(), name, graph, 64), repeats=3)
     assert least(lambda: rank(fused, name, graph, 64)) < numpy_time / 2
 
 
@@ -195,7 +199,7 @@ def test_compiled_ranking_is_faster_than_numpy(name):
 def test_four_times_the_triples_cost_four_times_as_much(sampling):
     """Within a factor of two: what is quadratic would cost sixteen times as much."""
     graph, fused = toy_graph(5, entities=1_000, triples=16_384), Fused(1)
-    local = Local(epochs=1, batch=128, negatives=32, sampling=sampling)
+    local = dict(epochs=1, batch=128, negatives=32, sampling=sampling)
     train(fused, "transe", graph, local, 32, part=128)
     few, many = (least(lambda part=part: train(fused, "transe", graph, local, 32, part)) for part in (4_096, 16_384))
     assert many < 8 * few

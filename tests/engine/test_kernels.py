@@ -9,26 +9,24 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pfedeg import randomness
+from pfedeg.engine import reference
+from pfedeg.engine.compiled import engine as fused
+from pfedeg.engine.compiled import workspace as scratch
+from pfedeg.engine.compiled import writing
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.compiled.row_updates import adam, adam_pulled
-from pfedeg.engine.interface import (
-    Absorb,
-    Knowledge,
-    Local,
-    Moments,
-    Tables,
-    fused,
-    positives,
-    reference,
-    scratch,
-    writing,
-)
+from pfedeg.engine.interface import Absorb, Batches, Knowledge, Tables, epoch_keys, positives
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, kernel
+from pfedeg.engine.reference import NumpyEngine
 from pfedeg.models.distmult import DistMult
 from pfedeg.models.registry import MODELS
 from pfedeg.models.rotate import RotatE
 from pfedeg.models.transe import TransE
+from pfedeg.objectives.regularizers import contrast_gradient, pull_gradient
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
+from recipes import STATE, copied, fresh, recipe
 from toy import graph_of, toy_graph, toy_tables
 
 STEP = 1e-6
@@ -65,14 +63,14 @@ def slope(f, x):
 def test_kge_gradient_matches_finite_differences(name, loss):
     model, graph = MODELS[name](3), toy_graph(1, entities=6, relations=2, triples=7)
     tables = as_float64(toy_tables(2, model, graph))
-    local = Local(negatives=4, loss=loss, alpha=0.7)
-    negatives, valid = reference.sample(local, positives(graph), np.arange(7), 0, 6, key=3)
+    local = dict(negatives=4, loss=loss, alpha=0.7)
+    negatives, valid = reference.sample(batches(local), positives(graph), np.arange(7), 0, 6, key=3)
     valid[0] = False  # a positive without any negative
     valid[1, :2] = False
 
     def scores(tables):
         q = model.compose(tables.entity[graph.train[:, 0]], tables.relation[graph.train[:, 1]])
-        return model.compare(q, tables.entity[graph.train[:, 2]]), model.compare(q[:, None], tables.entity[negatives])
+        return model.score(q, tables.entity[graph.train[:, 2]]), model.score(q[:, None], tables.entity[negatives])
 
     weight = np.exp(0.7 * scores(tables)[1]) * valid
     weight /= np.maximum(weight.sum(1, keepdims=True), 1e-300)
@@ -84,7 +82,9 @@ def test_kge_gradient_matches_finite_differences(name, loss):
     def total(tables):
         return losses(tables).mean() if loss == "mean" else losses(tables).sum()
 
-    measured, gradient = reference.kge_loss(model, local, tables, graph.train, negatives, valid)
+    measured, gradient = reference.kge_loss(
+        model, SelfAdversarial(0.7), batches(local), tables, graph.train, negatives, valid
+    )
     np.testing.assert_allclose(measured, losses(tables), rtol=1e-12)
     entity, relation = tables
     np.testing.assert_allclose(gradient.entity, slope(lambda e: total(Tables(e, relation)), entity), atol=1e-8)
@@ -94,14 +94,14 @@ def test_kge_gradient_matches_finite_differences(name, loss):
 def test_pull_gradient_matches_finite_differences():
     rng = np.random.default_rng(0)
     entity, received = rng.standard_normal((2, 5, 3))
-    gradient = reference.pull_gradient(entity, Knowledge(received, received[:0]), Absorb(pull=0.3))
+    gradient = pull_gradient(entity, received, 0.3)
     np.testing.assert_allclose(gradient, slope(lambda e: 0.3 * np.linalg.norm(e - received), entity), atol=1e-8)
     assert np.linalg.norm(gradient) == pytest.approx(0.3)
 
 
 def test_pull_gradient_is_zero_where_nothing_differs():
     entity = np.random.default_rng(0).standard_normal((5, 3))
-    assert not np.any(reference.pull_gradient(entity, Knowledge(entity.copy(), entity[:0]), Absorb(pull=0.3)))
+    assert not np.any(pull_gradient(entity, entity.copy(), 0.3))
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -109,7 +109,6 @@ def test_contrast_gradient_matches_finite_differences(pooled):
     entity, received, previous = np.random.default_rng(0).standard_normal((3, 5, 4))
     received[1] = 0  # the cosine with a zero row is 0
     previous[2] = 0
-    absorb = Absorb(contrast=0.4, temperature=0.3, pooled=pooled)
 
     def cosine(a, b):
         return np.array(
@@ -120,14 +119,14 @@ def test_contrast_gradient_matches_finite_differences(pooled):
         z = (cosine(e, previous) - cosine(e, received)) / 0.3
         return 0.4 * (np.log(1 + np.exp(z.mean())) if pooled else np.log(1 + np.exp(z)).mean())
 
-    gradient = reference.contrast_gradient(entity, Knowledge(received, previous), absorb)
+    gradient = contrast_gradient(entity, received, previous, 0.4, 0.3, pooled)
     np.testing.assert_allclose(gradient, slope(term, entity), atol=1e-8)
 
 
 def test_contrast_gradient_of_a_zero_row_is_zero():
     entity, received, previous = np.random.default_rng(0).standard_normal((3, 3, 4))
     entity[1] = 0
-    gradient = reference.contrast_gradient(entity, Knowledge(received, previous), ABSORB["contrast"])
+    gradient = contrast_gradient(entity, received, previous, 0.5, 0.2, False)
     assert not gradient[1].any()
     assert gradient[0].all()
 
@@ -139,7 +138,7 @@ STAR = np.array([(0, 0, tail) for tail in (1, 2, 5, 9)] + [(3, 0, 4), (4, 1, 0)]
 
 def test_own_negatives_are_uniform_over_the_tails_that_are_not_known():
     graph, draws = graph_of(STAR, 12, 2), 20_000
-    ids, valid = reference.sample(Local(negatives=draws), positives(graph), np.array([0]), 0, 12, key=5)
+    ids, valid = reference.sample(Batches(negatives=draws), positives(graph), np.array([0]), 0, 12, key=5)
     assert valid.all()
     counts = np.bincount(ids[0], minlength=12)
     rest = [0, 3, 4, 6, 7, 8, 10, 11]
@@ -150,8 +149,8 @@ def test_own_negatives_are_uniform_over_the_tails_that_are_not_known():
 
 def test_shared_negatives_are_uniform_and_known_tails_do_not_count():
     graph, draws = graph_of(STAR, 12, 2), 20_000
-    local = Local(negatives=draws, sampling="shared", chunk=2)
-    ids, valid = reference.sample(local, positives(graph), np.arange(6), 0, 12, key=5)
+    local = dict(negatives=draws, sampling="shared", chunk=2)
+    ids, valid = reference.sample(batches(local), positives(graph), np.arange(6), 0, 12, key=5)
     counts = np.bincount(ids[0], minlength=12)
     assert ((counts - draws / 12) ** 2 / (draws / 12)).sum() < 31.3  # χ² with 11 degrees of freedom, p = 0.001
     np.testing.assert_array_equal(ids[0], ids[1])  # the same chunk
@@ -161,11 +160,11 @@ def test_shared_negatives_are_uniform_and_known_tails_do_not_count():
 
 
 def test_negatives_differ_from_place_to_place_and_do_not_depend_on_batches():
-    graph, local = graph_of(STAR, 12, 2), Local(negatives=30)
+    graph, local = graph_of(STAR, 12, 2), dict(negatives=30)
     chosen = np.array([0, 0, 1])
-    whole, _ = reference.sample(local, positives(graph), chosen, 0, 12, key=5)
+    whole, _ = reference.sample(batches(local), positives(graph), chosen, 0, 12, key=5)
     assert (whole[0] != whole[1]).any()
-    parts = [reference.sample(local, positives(graph), chosen[i : i + 1], i, 12, key=5)[0] for i in range(3)]
+    parts = [reference.sample(batches(local), positives(graph), chosen[i : i + 1], i, 12, key=5)[0] for i in range(3)]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
 
 
@@ -173,16 +172,16 @@ def test_negatives_differ_from_place_to_place_and_do_not_depend_on_batches():
 def test_fused_draws_the_same_negatives(sampling):
     """With one positive, the rows that get a gradient are its head, its tail and its negatives."""
     model, graph = DistMult(2), graph_of(np.array([(0, 0, 1)]), 60, 1)
-    local = Local(epochs=1, negatives=5, sampling=sampling)
+    local = dict(epochs=1, negatives=5, sampling=sampling)
     tables = toy_tables(0, model, graph)
     for key in range(20):
         negatives, valid = reference.sample(
-            local, positives(graph), np.array([0]), 0, 60, key=int(reference.epoch_keys(key, 0)[1])
+            batches(local), positives(graph), np.array([0]), 0, 60, key=int(epoch_keys(key, 0)[1])
         )
-        moments = Moments.zeros(tables)
+        moments = fresh(tables)
         arguments = (tables.copy(), moments, nothing(model), positives(graph), key)
-        Fused(1).train(model, local, Absorb(), *arguments)
-        touched = set(np.flatnonzero(moments.entity1.any(1)).tolist())
+        Fused(1).train(recipe(model, Absorb(), **local), *arguments)
+        touched = set(np.flatnonzero(moments["entity1"].any(1)).tolist())
         assert touched == {0, 1} | set(negatives[valid].tolist())
 
 
@@ -192,13 +191,22 @@ def test_fused_draws_the_same_negatives(sampling):
 class Case(NamedTuple):
     graph: object
     model: object
-    local: Local
+    local: dict
     absorb: Absorb
     tables: Tables
     knowledge: Knowledge
     rounds: int
     key: int
     threads: int
+
+
+def workspace_settings(settings, absorb, entities):
+    made = recipe(TransE(1), absorb, **settings)
+    return scratch.make_settings(made.batches, made.objective, made.optimizer, absorb, entities)
+
+
+def batches(settings):
+    return recipe(TransE(1), **settings).batches
 
 
 def nothing(model):
@@ -219,7 +227,7 @@ def cases(draw, name, kind):
     star = np.array([(0, 0, tail) for tail in known]).reshape(-1, 3)
     graph = graph_of(np.concatenate([graph.train, star]), entities, relations)
     model = MODELS[name](draw(st.sampled_from([1, 2, 3, 7, 8, 17, 40, 72])))
-    local = Local(
+    local = dict(
         epochs=draw(st.integers(1, 3)),
         batch=draw(st.sampled_from([1, 3, 8, 11, 100])),
         negatives=draw(st.sampled_from([1, 2, 3, 5, 8, 20, 33])),
@@ -253,24 +261,26 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def compare_grad(self, q, t):
+    def score_backward(self, q, t):
         parts = np.abs(q - t) if isinstance(self._model, TransE) else np.hypot(*np.split(q - t, 2, -1))
         self.closest = min(self.closest, np.min(parts, where=parts > 0, initial=np.inf))
-        return self._model.compare_grad(q, t)
+        return self._model.score_backward(q, t)
 
 
 def both(case):
     """Loss, tables and moments of the reference and of the fused kernels after the case's rounds."""
     results = []
     model = Watched(case.model) if isinstance(case.model, TransE | RotatE) else case.model
-    for kernels, seen in ((reference, model), (Fused(case.threads), case.model)):
-        tables, moments = case.tables.copy(), Moments.zeros(case.tables)
+    for kernels, seen in ((NumpyEngine(), model), (Fused(case.threads), case.model)):
+        tables, moments = case.tables.copy(), fresh(case.tables)
         data = positives(case.graph)
         loss = [
-            kernels.train(seen, case.local, case.absorb, tables, moments, case.knowledge, data, case.key + number)
+            kernels.train(
+                recipe(seen, case.absorb, **case.local), tables, moments, case.knowledge, data, case.key + number
+            )
             for number in range(case.rounds)
         ]
-        results.append((np.array(loss), *tables, *moments))
+        results.append((np.array(loss), *tables, *moments.values()))
     # Where q meets t the gradient of a distance jumps, and rounding may end up on the other side of the jump.
     if isinstance(model, Watched):
         assume(model.closest > (1e-6 if isinstance(case.model, TransE) else 1e-3))
@@ -284,7 +294,7 @@ def both(case):
 def test_fused_agrees_with_reference(name, kind, data):
     """The same numbers up to float32's rounding in sums of up to some hundred terms."""
     expected, found = both(data.draw(cases(name, kind)))
-    for field, a, b in zip(("loss", *Tables._fields, *Moments._fields), expected, found, strict=True):
+    for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
         worst = np.abs(a).max()
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=1e-5 * max(worst, 1), err_msg=field)
 
@@ -293,8 +303,8 @@ def test_fused_agrees_with_reference(name, kind, data):
 def test_a_running_softmax_meets_ever_larger_scores(spread):
     """Scores that rise within `ROOM`, beyond it, and so far that all weights before them vanish."""
     model, graph, negatives = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1), 40
-    local = Local(epochs=1, negatives=negatives, epsilon=1e-3)
-    drawn, _ = reference.sample(local, positives(graph), np.array([0]), 0, 60, int(reference.epoch_keys(4, 0)[1]))
+    local = dict(epochs=1, negatives=negatives, epsilon=1e-3)
+    drawn, _ = reference.sample(batches(local), positives(graph), np.array([0]), 0, 60, int(epoch_keys(4, 0)[1]))
     tables = toy_tables(0, model, graph)
     q = tables.entity[0] * tables.relation[0]
     order = {entity: place for place, entity in enumerate(drawn[0].tolist())}  # the last place of each
@@ -304,7 +314,7 @@ def test_a_running_softmax_meets_ever_larger_scores(spread):
     case = Case(graph, model, local, Absorb(), tables, nothing(model), 1, 4, 1)
     assert (np.diff(np.sort(tables.entity[drawn[0]] @ q)[::8]) > 0).all()
     expected, found = both(case)
-    for field, a, b in zip(("loss", *Tables._fields, *Moments._fields), expected, found, strict=True):
+    for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
 
 
@@ -318,10 +328,10 @@ def test_halves_of_the_table_are_weighed_together(best, lead, threads):
     q = tables.entity[0] * tables.relation[0]
     tables.entity[best] += lead * q / (q @ q)
     case = Case(
-        graph, model, Local(epochs=1, negatives=40, epsilon=1e-3), Absorb(), tables, nothing(model), 1, 4, threads
+        graph, model, dict(epochs=1, negatives=40, epsilon=1e-3), Absorb(), tables, nothing(model), 1, 4, threads
     )
     expected, found = both(case)
-    for field, a, b in zip(("loss", *Tables._fields, *Moments._fields), expected, found, strict=True):
+    for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
 
 
@@ -329,13 +339,13 @@ def test_halves_of_the_table_are_weighed_together(best, lead, threads):
 def test_wide_rows_are_moved_in_blocks(name):
     """As narrow ones, one by one; a thread has several blocks, the last one short."""
     graph, model = toy_graph(6, 61, 2, 90), MODELS[name](scratch.NARROW + 8)
-    local = Local(epochs=2, batch=40, negatives=9, epsilon=1e-3)
+    local = dict(epochs=2, batch=40, negatives=9, epsilon=1e-3)
     tables = toy_tables(6, model, graph)
-    settings = scratch.make_settings(local, ABSORB["pull"], 61)
+    settings = workspace_settings(local, ABSORB["pull"], 61)
     assert 1 < scratch.make_scratch(settings, None, tables, 40, 2).by_row.shape[1] < 61 // 4
     knowledge = Knowledge(toy_tables(7, model, graph).entity, nothing(model).previous)
     expected, found = both(Case(graph, model, local, ABSORB["pull"], tables, knowledge, 1, 3, 2))
-    for field, a, b in zip(("loss", *Tables._fields, *Moments._fields), expected, found, strict=True):
+    for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=1e-5 * max(np.abs(a).max(), 1), err_msg=field)
 
 
@@ -349,19 +359,19 @@ def test_an_order_is_that_of_random_bits(key, n):
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 def test_alpha_zero_weighs_all_negatives_alike(sampling):
     model, graph = DistMult(3), graph_of(STAR, 12, 2)
-    local = Local(epochs=1, negatives=30, sampling=sampling, alpha=0.0, lr=1e-30)  # tables stay as they are
+    local = dict(epochs=1, negatives=30, sampling=sampling, alpha=0.0, lr=1e-30)  # tables stay as they are
     tables = toy_tables(0, model, graph)
-    key = reference.epoch_keys(1, 0)
+    key = epoch_keys(1, 0)
     order = randomness.permutation(key[0], 6)
-    negatives, valid = reference.sample(local, positives(graph), order, 0, 12, key[1])
+    negatives, valid = reference.sample(batches(local), positives(graph), order, 0, 12, key[1])
     expected = []
     for (h, r, t), ids, counts in zip(graph.train[order], negatives, valid, strict=True):
         q = tables.entity[h] * tables.relation[r]
         terms = [np.log1p(np.exp(q @ tables.entity[e])) for e in ids[counts]]
         expected.append(0.5 * (np.log1p(np.exp(-q @ tables.entity[t])) + np.mean(terms)))
-    for kernels in (reference, Fused(1)):
+    for kernels in (NumpyEngine(), Fused(1)):
         loss = kernels.train(
-            model, local, Absorb(), tables.copy(), Moments.zeros(tables), nothing(model), positives(graph), 1
+            recipe(model, Absorb(), **local), tables.copy(), fresh(tables), nothing(model), positives(graph), 1
         )
         assert loss == pytest.approx(np.mean(expected), rel=1e-5)
 
@@ -371,15 +381,15 @@ def test_alpha_zero_weighs_all_negatives_alike(sampling):
 @pytest.mark.parametrize(("kind", "batch"), [("none", 101), ("none", 5), ("pull", 101), ("pooled", 101)])
 def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
     model, graph = MODELS[name](5), toy_graph(3, entities=301, relations=4, triples=230)
-    local = Local(epochs=2, batch=batch, negatives=7, sampling=sampling, chunk=6)
-    assert scratch.make_settings(local, ABSORB[kind], 301).rest == (batch == 5)  # whether rows wait
+    local = dict(epochs=2, batch=batch, negatives=7, sampling=sampling, chunk=6)
+    assert workspace_settings(local, ABSORB[kind], 301).rest == (batch == 5)  # whether rows wait
     tables = toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, toy_tables(2, model, graph).entity)
     results = []
     for threads in (1, 2, 3, 4, 7):
-        own, moments = tables.copy(), Moments.zeros(tables)
-        loss = Fused(threads).train(model, local, ABSORB[kind], own, moments, knowledge, positives(graph), 9)
-        results.append([loss, *(array.tobytes() for array in (*own, *moments))])
+        own, moments = tables.copy(), fresh(tables)
+        loss = Fused(threads).train(recipe(model, ABSORB[kind], **local), own, moments, knowledge, positives(graph), 9)
+        results.append([loss, *(array.tobytes() for array in (*own, *moments.values()))])
     assert all(
         each == results[0] for each in results
     )  # several threads have also written past the caches, see `writing`
@@ -390,14 +400,14 @@ def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
 @pytest.mark.parametrize("beta1", [0.9, 0.1, 0.0])  # after 211, 10 and 0 steps without a gradient, rows rest for good
 def test_rows_that_few_batches_touch_make_every_step_of_adam(sampling, beta1):
     model, graph = DistMult(8), toy_graph(5, entities=400, relations=2, triples=60)
-    local = Local(epochs=5, batch=2, negatives=1, sampling=sampling, chunk=2, beta1=beta1, beta2=0.95, epsilon=1e-3)
+    local = dict(epochs=5, batch=2, negatives=1, sampling=sampling, chunk=2, beta1=beta1, beta2=0.95, epsilon=1e-3)
     tables = toy_tables(0, model, graph)
     results = []
-    for kernels in (reference, Fused(2)):
-        own, moments = tables.copy(), Moments.zeros(tables)
+    for kernels in (NumpyEngine(), Fused(2)):
+        own, moments = tables.copy(), fresh(tables)
         for number in range(2):  # once from moments that are zero, once from those of the call before
-            kernels.train(model, local, Absorb(), own, moments, nothing(model), positives(graph), number)
-        results.append((*own, *moments))
+            kernels.train(recipe(model, Absorb(), **local), own, moments, nothing(model), positives(graph), number)
+        results.append((*own, *moments.values()))
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-7)
     moved = np.any(results[1][0] != tables.entity, 1)
@@ -411,11 +421,9 @@ def test_more_threads_than_work(threads):
     tables = toy_tables(0, model, graph)
     for sampling in ("own", "shared"):
         loss = Fused(threads).train(
-            model,
-            Local(epochs=3, batch=1, negatives=1, sampling=sampling),
-            Absorb(),
+            recipe(model, epochs=3, batch=1, negatives=1, sampling=sampling),
             tables,
-            Moments.zeros(tables),
+            fresh(tables),
             nothing(model),
             positives(graph),
             0,
@@ -428,7 +436,7 @@ def test_scores_agree(name):
     model, graph = MODELS[name](9), toy_graph(0, entities=23)
     tables = toy_tables(0, model, graph)
     queries = toy_tables(1, model, graph).entity[:5]
-    expected = reference.scores(model, tables, queries)
+    expected = NumpyEngine().scores(model, tables, queries)
     np.testing.assert_allclose(Fused(2).scores(model, tables, queries), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -436,20 +444,20 @@ def test_scores_agree(name):
 
 
 def test_adam_steps_by_hand():
-    local = Local(lr=0.1, beta1=0.8, beta2=0.9, epsilon=1e-3)
+    local = dict(lr=0.1, beta1=0.8, beta2=0.9, epsilon=1e-3)
     tables = Tables(np.array([[1.0, -2.0]]), np.array([[0.5]]))
-    moments = Moments.zeros(tables)
+    moments = fresh(tables)
     gradients = [0.3, -0.1, 0.7]
     value, first, second = 1.0, 0.0, 0.0
     for step, g in enumerate(gradients, 1):
-        reference.adam(local, tables, moments, reference.Gradient(np.array([[g, 0.0]]), np.array([[2 * g]])))
+        Adam(**local).step(tables, moments, Tables(np.array([[g, 0.0]]), np.array([[2 * g]])))
         first = 0.8 * first + 0.2 * g
         second = 0.9 * second + 0.1 * g**2
         value -= 0.1 * (first / (1 - 0.8**step)) / (math.sqrt(second / (1 - 0.9**step)) + 1e-3)
         assert tables.entity[0, 0] == pytest.approx(value, rel=1e-12)
-        assert moments.entity1[0, 0] == pytest.approx(first, rel=1e-12)
-        assert moments.entity2[0, 0] == pytest.approx(second, rel=1e-12)
-        assert moments.steps[0] == step
+        assert moments["entity1"][0, 0] == pytest.approx(first, rel=1e-12)
+        assert moments["entity2"][0, 0] == pytest.approx(second, rel=1e-12)
+        assert moments["steps"][0] == step
     assert tables.entity[0, 1] == -2.0  # no gradient, no step
     assert tables.relation[0, 0] != 0.5
 
@@ -458,16 +466,29 @@ def test_adam_steps_by_hand():
 def test_fused_steps_are_adam_with_the_default_epsilon(name):
     """From the moments after a step follow the gradient, and from it and the moments before, everything else."""
     model, graph = MODELS[name](4), toy_graph(0)
-    local, tables = Local(epochs=1), toy_tables(0, model, graph)
+    local, tables = dict(epochs=1), toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, np.zeros((0, model.entity_width), np.float32))
-    moments, kernels = Moments.zeros(tables), Fused(2)
+    moments, kernels = fresh(tables), Fused(2)
     for step in range(1, 4):
-        before, earlier = tables.copy(), moments.copy()
-        kernels.train(model, local, ABSORB["pull"], tables, moments, knowledge, positives(graph), step)
-        assert moments.steps[0] == step
+        before, earlier = tables.copy(), copied(moments)
+        kernels.train(recipe(model, ABSORB["pull"], **local), tables, moments, knowledge, positives(graph), step)
+        assert moments["steps"][0] == step
         for table, old, m, v, m_old, v_old in (
-            (tables.entity, before.entity, moments.entity1, moments.entity2, earlier.entity1, earlier.entity2),
-            (*(part[1] for part in (tables, before)), *moments[2:4], *earlier[2:4]),
+            (
+                tables.entity,
+                before.entity,
+                moments["entity1"],
+                moments["entity2"],
+                earlier["entity1"],
+                earlier["entity2"],
+            ),
+            (
+                *(part[1] for part in (tables, before)),
+                moments["relation1"],
+                moments["relation2"],
+                earlier["relation1"],
+                earlier["relation2"],
+            ),
         ):
             g = (m.astype(np.float64) - 0.9 * m_old) / 0.1
             np.testing.assert_allclose(v, 0.999 * v_old + 0.001 * g**2, rtol=1e-3, atol=1e-12)
@@ -486,9 +507,9 @@ def test_nan_makes_the_loss_not_finite(name, sampling, threads):
     model, graph = MODELS[name](3), toy_graph(0)
     tables = toy_tables(0, model, graph)
     tables.entity[graph.train[0, 0], 0] = np.nan
-    local = Local(epochs=2, batch=16, negatives=4, sampling=sampling)
+    local = dict(epochs=2, batch=16, negatives=4, sampling=sampling)
     loss = Fused(threads).train(
-        model, local, Absorb(), tables, Moments.zeros(tables), nothing(model), positives(graph), 0
+        recipe(model, Absorb(), **local), tables, fresh(tables), nothing(model), positives(graph), 0
     )
     assert not np.isfinite(loss)
 
@@ -504,12 +525,12 @@ def step_both_ways(thread, threads, sync, s, rates, row, received, first, second
 def test_rows_written_past_the_caches_are_the_same():
     rng = np.random.default_rng(4)
     start = rng.normal(size=(5, 48)).astype(np.float32)
-    local = Local()
+    local = dict()
     results = []
     for past in (False, True):
         row, received, first, second, g = (aligned_arrays.copy(one) for one in (*start[:3], np.abs(start[3]), start[4]))
         square = np.zeros(1)
-        settings, rates = scratch.make_settings(local, Absorb(pull=0.1), 1), scratch.make_rates(local, 0, 2)
+        settings, rates = workspace_settings(local, Absorb(pull=0.1), 1), scratch.make_rates(Adam(), 0, 2)
         Team(1).run(step_both_ways, settings, rates, row, received, first, second, g, past, square)
         results.append([array.tobytes() for array in (row, first, second, square)])
         assert np.isclose(square[0], np.sum((row - received) ** 2), rtol=1e-5)
@@ -522,9 +543,9 @@ def test_both_ways_of_writing_are_tried_at_the_start(sampling, monkeypatch):
     made = []
     monkeypatch.setattr(fused, "make_scratch", lambda *given: made.append(scratch.make_scratch(*given)) or made[0])
     model, graph = MODELS["complex"](5), toy_graph(3, entities=30, relations=2, triples=64)
-    tables, local = toy_tables(0, model, graph), Local(epochs=1, batch=8, negatives=7, sampling=sampling)
-    arguments = tables, Moments.zeros(tables), nothing(model), positives(graph), 9
-    Fused(2).train(model, local, Absorb(), *arguments)
+    tables, local = toy_tables(0, model, graph), dict(epochs=1, batch=8, negatives=7, sampling=sampling)
+    arguments = tables, fresh(tables), nothing(model), positives(graph), 9
+    Fused(2).train(recipe(model, Absorb(), **local), *arguments)
     through, past, way = made[0].pace[[writing.THROUGH, writing.PAST, writing.WAY]]
     assert 0 < through < np.iinfo(np.int64).max
     assert 0 < past < np.iinfo(np.int64).max

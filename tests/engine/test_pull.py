@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Tables, positives, scratch
+from pfedeg.engine.compiled.engine import Fused, Moments
+from pfedeg.engine.interface import Absorb, Knowledge, Tables, positives
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.models.base import start_rows
 from pfedeg.models.registry import MODELS
@@ -44,13 +44,13 @@ def train(name: str, dim: int, gap: int, monkeypatch: pytest.MonkeyPatch) -> lis
     relation = start_rows(model, model.relation_width, 2, np.arange(len(GRAPH.relations)))
     shelf = Shelf(gap)
     tables = Tables(shelf.copy(entity), shelf.copy(relation))
-    known, made = positives(GRAPH), Moments.zeros(tables)
+    known, made = positives(GRAPH), fresh(tables)
     moments = Moments(*(shelf.copy(array) for array in made[:4]), made.steps)
     knowledge = Knowledge(shelf.copy(entity + 1), entity[:0])
-    local = Local(epochs=3, batch=16, negatives=5, lr=0.05)
+    local = dict(epochs=3, batch=16, negatives=5, lr=0.05)
     with monkeypatch.context() as patch:
         patch.setattr(scratch, "np", shelf)
-        loss = Fused(1).train(model, local, Absorb(pull=0.1), tables, moments, knowledge, known, 3)
+        loss = Fused(1).train(recipe(model, Absorb(pull=0.1), **local), tables, moments, knowledge, known, 3)
     return [np.float64(loss).tobytes(), *(array.tobytes() for array in (*tables, *moments))]
 
 

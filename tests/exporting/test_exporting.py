@@ -28,9 +28,9 @@ from pfedeg.files import safe_name
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, split_graph
 from pfedeg.graphs.triples import Named
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::pfedeg.errors.DataWarning")
 ODD = [

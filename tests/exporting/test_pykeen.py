@@ -12,9 +12,9 @@ from pfedeg import exporting as formats
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, split_graph
 from pfedeg.models.registry import MODELS
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 pytestmark = [
     pytest.mark.skipif(find_spec("pykeen") is None, reason="needs the pykeen extra"),

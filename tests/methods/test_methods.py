@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pfedeg.methods.baselines import FedE, Single
 
 from pfedeg.engine.interface import Absorb
 from pfedeg.graphs.alignment import Rows, Shared
 from pfedeg.methods.affinity import distance_weights, overlap_weights
-from pfedeg.methods.baselines import FedE, Single
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 from pfedeg.training.rounds import select
 

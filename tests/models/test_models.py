@@ -42,7 +42,7 @@ def test_every_model_has_an_equation_here():
 @dims
 def test_score_is_the_equation(name, dim):
     model, h, r, t = draw(name, dim)
-    assert model.compare(model.compose(h, r), t) == pytest.approx(EQUATIONS[name](h, r, t), rel=1e-12)
+    assert model.score(model.compose(h, r), t) == pytest.approx(EQUATIONS[name](h, r, t), rel=1e-12)
 
 
 @models
@@ -50,10 +50,10 @@ def test_score_is_the_equation(name, dim):
 def test_gradients_match_finite_differences(name, dim):
     model, h, r, t = draw(name, dim)
     q = model.compose(h, r)
-    by_q, by_t = model.compare_grad(q, t)
-    np.testing.assert_allclose(by_q, slope(lambda q: model.compare(q, t), q), atol=1e-8)
-    np.testing.assert_allclose(by_t, slope(lambda t: model.compare(q, t), t), atol=1e-8)
-    by_h, by_r = model.compose_grad(h, r, q, by_q)
+    by_q, by_t = model.score_backward(q, t)
+    np.testing.assert_allclose(by_q, slope(lambda q: model.score(q, t), q), atol=1e-8)
+    np.testing.assert_allclose(by_t, slope(lambda t: model.score(q, t), t), atol=1e-8)
+    by_h, by_r = model.compose_backward(h, r, q, by_q)
     np.testing.assert_allclose(by_h, slope(lambda h: EQUATIONS[name](h, r, t), h), atol=1e-8)
     np.testing.assert_allclose(by_r, slope(lambda r: EQUATIONS[name](h, r, t), r), atol=1e-7)
 
@@ -64,12 +64,12 @@ def test_gradients_of_stacked_rows_are_those_of_each_row(name):
     rows = [draw(name, 3, seed)[1:] for seed in range(4)]
     h, r, t = (np.stack(part) for part in zip(*rows, strict=True))
     q = model.compose(h, r)
-    stacked = (model.compare(q, t), *model.compare_grad(q, t), *model.compose_grad(h, r, q, t))
+    stacked = (model.score(q, t), *model.score_backward(q, t), *model.compose_backward(h, r, q, t))
     for i in range(4):
         alone = (
-            model.compare(q[i], t[i]),
-            *model.compare_grad(q[i], t[i]),
-            *model.compose_grad(h[i], r[i], q[i], t[i]),
+            model.score(q[i], t[i]),
+            *model.score_backward(q[i], t[i]),
+            *model.compose_backward(h[i], r[i], q[i], t[i]),
         )
         for together, single in zip(stacked, alone, strict=True):
             np.testing.assert_allclose(together[i], single, rtol=1e-12)
@@ -79,13 +79,13 @@ def test_gradients_of_stacked_rows_are_those_of_each_row(name):
 @dims
 def test_invert_asks_for_the_head(name, dim):
     model, h, r, t = draw(name, dim)
-    assert model.compare(model.invert(t, r), h) == pytest.approx(model.compare(model.compose(h, r), t), rel=1e-12)
+    assert model.score(model.compose_inverse(t, r), h) == pytest.approx(model.score(model.compose(h, r), t), rel=1e-12)
 
 
 @models
 def test_gradient_is_zero_where_distance_is_not_differentiable(name):
     model, h, _, _ = draw(name, 4)
-    by_q, by_t = model.compare_grad(h, h)
+    by_q, by_t = model.score_backward(h, h)
     assert np.isfinite(by_q).all()
     if name in ("transe", "rotate"):
         assert not by_q.any()

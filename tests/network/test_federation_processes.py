@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from loopback import Network, coordinate, make_agents
-from pfedeg.engine.interface import default_kernels
+from pfedeg.engine.interface import default_engine
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
@@ -37,10 +37,10 @@ from pfedeg.network.operations.alignment_secret import make_secret, read_secret
 from pfedeg.network.operations.client_folder import ClientHome, read_graph
 from pfedeg.network.operations.nginx import PATHS
 from pfedeg.network.operations.server_folder import ServerHome, nginx
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
 from pfedeg.training.run_folder import RunFolder, package_version
+from pfedeg.training.saved_run import Run
 from toy import toy_federation
 
 pytestmark = [
@@ -502,7 +502,7 @@ class Puppet:
             fingerprint(secret),
             sign=self.signer.sign,
             trusted=lambda *signed: True,
-            kernels=default_kernels(1),
+            kernels=default_engine(1),
         )
         self.node = fleet(site, name)
 

@@ -22,9 +22,9 @@ from pfedeg.network import client_session as session
 from pfedeg.network import request_manager as asking
 from pfedeg.network.messages import Note, ProtocolError, check_change, pack, split, unpack
 from pfedeg.network.request_manager import Patience
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 CLIENTS = ("atlas", "commerce", "government")
 

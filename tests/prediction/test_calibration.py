@@ -13,11 +13,11 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.prediction import calibration
-from pfedeg.prediction.answer import Calibration
 from pfedeg.prediction.calibration import Bin, Pairs, collect, deviation, fit, reliability
-from pfedeg.prediction.saved_run import Run
+from pfedeg.training.answering import Calibration
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 
 def logistic(scores: Any) -> Any:

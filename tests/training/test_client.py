@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from pfedeg.methods.baselines import FedE
 
-from pfedeg.engine.interface import Absorb, Local
+from pfedeg.engine.interface import Absorb
 from pfedeg.errors import RunError
 from pfedeg.graphs.alignment import Rows, Shared
-from pfedeg.methods.baselines import FedE
 from pfedeg.models.transe import TransE
 from pfedeg.training.client import Client
 from pfedeg.training.evaluation import Metrics
@@ -19,22 +19,22 @@ DOWNLOAD = Rows(np.array([4, 7], np.int32), np.array([[4, 4], [7, 7]], np.float3
 
 
 class Spy:
-    """Kernels that remember what they get, and add 1 to the tables."""
+    """Engine that remember what they get, and add 1 to the tables."""
 
     def __init__(self, loss=0.5, spoil=0.0):
         self.calls, self._loss, self._spoil = [], loss, spoil
 
     def train(self, model, local, absorb, tables, moments, knowledge, positives, key):
-        self.calls.append((tables.copy(), moments.copy(), knowledge, key))
+        self.calls.append((tables.copy(), copied(moments), knowledge, key))
         for table in tables:
             table += 1 + self._spoil
-        moments.steps[0] += 1
+        moments["steps"][0] += 1
         return self._loss
 
 
 def client(absorb=None, **settings):
     graph = toy_graph(0, entities=6, relations=2, triples=9)
-    settings = {"seed": 3, "local": Local(), "model": TransE(2), **settings}
+    settings = {"seed": 3, "local": dict(), "model": TransE(2), **settings}
     return Client("c", graph, ALIGNED, TRAVELLING, absorb=absorb or Absorb(), **settings)
 
 
@@ -104,7 +104,7 @@ def test_aligned_rows_start_alike_or_not():
     graph = toy_graph(0, entities=6, relations=2, triples=9)
 
     def start(name, aligned, seed=3, **how):
-        settings = {"model": TransE(2), "local": Local(), "absorb": Absorb(), "seed": seed, **how}
+        settings = {"model": TransE(2), "local": dict(), "absorb": Absorb(), "seed": seed, **how}
         return Client(name, graph, aligned, TRAVELLING, **settings).start().tables
 
     one, other = start("a", ALIGNED), start("b", ALIGNED[::-1])

@@ -25,7 +25,7 @@ def counted_ranks(model, tables, graph, split, side):
     for h, r, t in graph.triples(split).tolist():
 
         def score(h, r, t):
-            return model.compare(model.compose(tables.entity[h], tables.relation[r]), tables.entity[t])
+            return model.score(model.compose(tables.entity[h], tables.relation[r]), tables.entity[t])
 
         truth, rank = score(h, r, t), 1.0
         for e in range(len(graph.entities)):

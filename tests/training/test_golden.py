@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 import pfedeg
-from pfedeg.engine.interface import Kernels, reference
+from pfedeg.engine.interface import Engine
+from pfedeg.engine.reference import NumpyEngine
+from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
-from pfedeg.training.config import METHODS
 from toy import toy_federation
 
 FILE = Path(__file__).parents[1] / "golden.json"
@@ -32,11 +33,11 @@ SETTINGS |= {"beta": 0.1, "p": 0.9, "mu": 2.0}  # so strong that methods differ 
 RUNS = [f"{method} {model}" for method in METHODS for model in MODELS]
 
 
-def measure(run: str, kernels: Kernels | None = None, **settings: Any) -> dict[str, float]:
+def measure(run: str, engine: Engine | None = None, **settings: Any) -> dict[str, float]:
     method, model = run.split()
     federation = toy_federation(clients=3, entities=40, triples=400, held_out=50)
     config = pfedeg.Config(method=method, model=model, rounds=3, eval_every=3, **(SETTINGS | settings))
-    last = list(pfedeg.Training(federation, config, kernels=kernels))[-1]
+    last = list(pfedeg.Training(federation, config, engine=engine))[-1]
     triples = sum(m.triples for m in last.metrics.values())
     return {
         "loss": sum(weight * loss for weight, loss in enumerate(last.loss.values(), 1)),  # tells clients apart
@@ -61,9 +62,18 @@ def test_processors_without_wide_registers_reach_the_same_numbers(model, samplin
     """Compiled for a processor that has only what all of its kind have, and here; rows of several registers."""
     run, settings = f"pfedeg-plus {model}", {"dim": 24, "sampling": sampling}
     code = f"import json, test_golden; print(json.dumps(test_golden.measure({run!r}, **{settings!r})))"
-    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=FILE.parent, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     found, here = json.loads(done.stdout), measure(run, **settings)
@@ -73,7 +83,7 @@ def test_processors_without_wide_registers_reach_the_same_numbers(model, samplin
 
 @pytest.mark.parametrize("run", [f"pfedeg-plus {model}" for model in MODELS] + ["fedec transe", "single transe"])
 def test_reference_reaches_the_same_numbers(run):
-    check(run, measure(run, reference))
+    check(run, measure(run, NumpyEngine()))
 
 
 def test_golden_numbers_are_of_all_methods_and_models_and_tell_methods_apart():

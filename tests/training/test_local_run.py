@@ -14,27 +14,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pfedeg.methods.baselines import FedE
 from safetensors import safe_open
 
 import pfedeg
-from pfedeg.engine.interface import default_kernels
+from pfedeg.engine.interface import default_engine
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.files import safe_name
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.methods.baselines import FedE
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training import run_folder as store
 from pfedeg.training import run_loop as course
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.rounds import Round
 from pfedeg.training.run_folder import CHECKPOINT, RunFolder
+from pfedeg.training.saved_run import Run
 
 EAGER = Path(__file__).parents[1] / "eager.py"
 METRICS = {"mrr", "hits@1", "hits@5", "hits@10"}
 TINY: dict[str, Any] = {"dim": 8, "negatives": 4, "batch": 16, "lr": 0.02, "rounds": 6, "eval_every": 2, "epochs": 2}
-KERNELS = default_kernels(1)
+KERNELS = default_engine(1)
 
 
 def tiny(method: str = "pfedeg-plus", **settings: Any) -> Config:
@@ -71,7 +71,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 class Breaking:
-    """Kernels that come to grief at one call: `train` returns NaN, or either is interrupted."""
+    """Engine that come to grief at one call: `train` returns NaN, or either is interrupted."""
 
     def __init__(self, *, nan: int = 0, stop_train: int = 0, stop_ranks: int = 0) -> None:
         self.nan, self.stop_train, self.stop_ranks = nan, stop_train, stop_ranks
@@ -302,7 +302,7 @@ def test_tables_carry_names_and_nothing_of_time_or_place(synthetic: Federation, 
 
 def test_identical_runs_have_identical_files(synthetic: Federation, tmp_path: Path) -> None:
     for name, threads in (("one", 1), ("two", 2)):
-        start(synthetic, out=tmp_path / name, kernels=default_kernels(threads)).run()
+        start(synthetic, out=tmp_path / name, kernels=default_engine(threads)).run()
     assert_same_run(tmp_path / "one", tmp_path / "two")
     start(synthetic, tiny(seed=1), out=tmp_path / "three").run()
     tables = f"clients/{safe_name('ash')}/tables.safetensors"

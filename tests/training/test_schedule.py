@@ -8,12 +8,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, default_kernels, positives
+from pfedeg.engine.interface import Absorb, Knowledge, default_engine, positives
 from pfedeg.errors import RunError
 from pfedeg.models.transe import TransE
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.schedule import Job, carry_out, side_by_side
+from recipes import fresh
 from toy import toy_federation, toy_graph, toy_tables
 
 
@@ -120,7 +121,7 @@ def test_not_a_bit_changes_with_who_runs_beside_whom(method, monkeypatch):
     config = Config(method=method, dim=8, batch=16, negatives=5, rounds=3, eval_every=1, lr=0.01)
     runs = []
     for threads in (1, 2, 3):
-        kernels, solos = default_kernels(threads), []
+        kernels, solos = default_engine(threads), []
         monkeypatch.setattr(kernels, "solo", lambda make=kernels.solo, solos=solos: solos.append(make()) or solos[-1])
         run = Training(federation, config, kernels=kernels)
         runs.append(([(done.loss, done.metrics) for done in run], run.result["test"], run.tables))
@@ -133,7 +134,7 @@ def test_not_a_bit_changes_with_who_runs_beside_whom(method, monkeypatch):
 
 
 def test_an_error_of_one_client_leaves_all_as_they_were():
-    run = Training(toy_federation(clients=4), Config(dim=4, rounds=2), kernels=default_kernels(2))
+    run = Training(toy_federation(clients=4), Config(dim=4, rounds=2), kernels=default_engine(2))
     transport = run._transport
     before = dict(transport.states)
     before["client-2"].tables.entity[0] = np.nan
@@ -147,13 +148,13 @@ def solo_training(epochs):
     graph, model = toy_graph(0), TransE(4)
     tables = toy_tables(0, model, graph)
     nothing = np.zeros((0, 4), np.float32)
-    local, knowledge = Local(epochs=epochs, batch=2, negatives=8), Knowledge(nothing, nothing)
-    arguments = (model, local, Absorb(), tables, Moments.zeros(tables), knowledge, positives(graph), 1)
+    local, knowledge = dict(epochs=epochs, batch=2, negatives=8), Knowledge(nothing, nothing)
+    arguments = (model, local, Absorb(), tables, fresh(tables), knowledge, positives(graph), 1)
     return arguments, tables
 
 
 def test_a_solo_that_was_told_to_stop_changes_nothing():
-    solo, (arguments, tables) = default_kernels(2).solo(), solo_training(2)
+    solo, (arguments, tables) = default_engine(2).solo(), solo_training(2)
     before = tables.copy()
     solo.stop()
     solo.train(*arguments)
@@ -161,7 +162,7 @@ def test_a_solo_that_was_told_to_stop_changes_nothing():
 
 
 def test_a_solo_stops_while_it_trains():
-    kernels = default_kernels(2)
+    kernels = default_engine(2)
     whole = kernels.train(*solo_training(1)[0])  # the mean loss, over all epochs asked for, is of some size
     solo, (arguments, tables) = kernels.solo(), solo_training(8_000)
     before = tables.entity.copy()

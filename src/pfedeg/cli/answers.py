@@ -18,10 +18,10 @@ from pfedeg.text import plural, printable
 
 if TYPE_CHECKING:
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side
-    from pfedeg.prediction.answer import Prediction
     from pfedeg.prediction.answer_files import Row
     from pfedeg.prediction.question_files import Asked
-    from pfedeg.prediction.saved_run import Run
+    from pfedeg.training.answering import Prediction
+    from pfedeg.training.saved_run import Run
 
 COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
 FEW = 10  # questions whose answers are shown in a terminal
@@ -68,11 +68,11 @@ def predict(
       pfedeg predict runs/mine --client atlas --relation borders --top 3 --min-score 2 --out borders.csv
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
     """
-    from pfedeg.engine.interface import default_kernels
+    from pfedeg.engine.interface import default_engine
     from pfedeg.files import check_free
     from pfedeg.prediction.answer_files import writer
     from pfedeg.prediction.question_files import of_file, of_relation
-    from pfedeg.prediction.saved_run import Run
+    from pfedeg.training.saved_run import Run
 
     many = questions is not None or (head is None and tail is None)
     if questions is not None and (head, relation, tail) != (None, None, None):
@@ -85,7 +85,7 @@ def predict(
         raise InputError("--min-score: nan is no score")
     if out is not None:
         check_free(out)
-    opened = Run(run, default_kernels(threads))
+    opened = Run(run, default_engine(threads))
     opened.must_be_finished()
     give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
     if many:
@@ -210,7 +210,7 @@ def _names(head: str | None, relation: str, tail: str | None) -> "Row":
 
 def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
     """The names of a question as they stand in the graph."""
-    from pfedeg.prediction.answer import ask
+    from pfedeg.training.answering import ask
 
     graph = run.graph(run.named(client))
     return _named(graph, *ask(graph, relation, head, tail))
@@ -241,7 +241,7 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
       pfedeg similar runs/mine --client atlas --entity Poland -k 5
     """
     from pfedeg.cli.tables import predictions_table
-    from pfedeg.prediction.saved_run import Run
+    from pfedeg.training.saved_run import Run
 
     opened = Run(run)
     opened.must_be_finished()
@@ -277,15 +277,15 @@ def calibrate(
       pfedeg calibrate runs/mine --picture reliability.png
     """
     from pfedeg.cli.tables import ahead, meter
-    from pfedeg.engine.interface import default_kernels
+    from pfedeg.engine.interface import default_engine
     from pfedeg.files import writing
     from pfedeg.prediction.calibration import collect, deviation, draw, fit, need_scikit_learn, reliability, table
-    from pfedeg.prediction.saved_run import Run
+    from pfedeg.training.saved_run import Run
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
     need_scikit_learn()
-    opened = Run(run, default_kernels(threads))
+    opened = Run(run, default_engine(threads))
     opened.must_be_finished()
     told, curves, fitted = {}, {}, {}
     began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from pfedeg.cli.tables import affinity_table, comparison_table, metrics_table, watch
 from pfedeg.graphs.federation import Federation
+from pfedeg.methods.registry import METHODS as KNOWN
 from pfedeg.text import duration
-from pfedeg.training.config import LABELS, configure
+from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-METHODS = ("single", "fede", "pfedeg-star", "pfedeg-plus")
+COMPARED = ("single", "fede", "pfedeg-star", "pfedeg-plus")
 QUESTIONS = (
     ("government", "Rio de Janeiro", "in_country", "Brazil"),
     ("commerce", "Vietnam", "speaks", "Vietnamese language"),
@@ -42,7 +43,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     if is_first_use():
         log.print("first use: compiling the kernels, which takes some seconds once", highlight=False, soft_wrap=True)
     runs = {}
-    for method in METHODS:
+    for method in COMPARED:
         training = Training(
             federation,
             configure({"method": method}, "quick")[0],
@@ -52,11 +53,11 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             source="world",
         )
         if training.result is not None:
-            log.print(f"{LABELS[method]}: already trained in {out / method}", highlight=False, soft_wrap=True)
-        for _ in watch(training, log, LABELS[method]):
+            log.print(f"{KNOWN[method].label}: already trained in {out / method}", highlight=False, soft_wrap=True)
+        for _ in watch(training, log, KNOWN[method].label):
             pass
         runs[method] = training
-    results = {LABELS[method]: training.result or {} for method, training in runs.items()}
+    results = {KNOWN[method].label: training.result or {} for method, training in runs.items()}
     console.print()
     console.print(metrics_table("Test metrics", {label: result["test"] for label, result in results.items()}))
     console.print(comparison_table("Weighted over clients", results))
@@ -73,7 +74,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             open_answers = [a.entity for a in answers if not a.known or a.entity == tail]
             rank, best = open_answers.index(tail) + 1, ", ".join(open_answers[:3])
             console.print(
-                f"    {LABELS[method]:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
+                f"    {KNOWN[method].label:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
             )
     where = out / "pfedeg-plus"
     console.print(

@@ -15,9 +15,9 @@ from pfedeg.errors import RunError
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.operations.alignment_secret import read_secret
 from pfedeg.network.operations.server_folder import ServerHome, nginx
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
+from pfedeg.training.saved_run import Run
 
 CLIENTS = ("atlas", "commerce", "government")
 SETTINGS = ("--method", "pfedeg-plus", "--preset", "quick")

@@ -134,12 +134,12 @@ def train(
     for remark in remarks:
         say(f"note: {remark}")
     federation, source = Federation.read(path, config.seed), os.fsencode(path).decode(errors="replace")
-    out = out or Path("runs") / f"{Path(source).resolve().stem}-{config.method}-{config.model}-{config.seed}"
+    out = out or Path("runs") / run_name(source, config)
     key = read_secret(secret) if secret else b""
     training = Training(federation, config, out=out, resume=resume, threads=threads, source=source, secret=key)
     announce(federation, config, training)
     try:
-        for _ in watch(training, console(stderr=True), config.method):
+        for _ in watch(training, console(stderr=True), config.method_type.label):
             pass
     except KeyboardInterrupt:
         say("")
@@ -150,9 +150,15 @@ def train(
         click.echo(json.dumps(training.result, ensure_ascii=False))
         return
     result = training.result
-    title = f"{config.method}, {config.model}: test metrics of round {result['best_round']} of {result['rounds']}"
+    title = f"{config.title}: test metrics of round {result['best_round']} of {result['rounds']}"
     console().print(metrics_table(title, {"": result["test"]}))
     click.echo(f"the run is in {out}; look at it with: pfedeg show {shlex.quote(str(out))}")
+
+
+def run_name(source: str, config: "Config") -> str:
+    """What a run's folder is called by default: data, method, model and seed."""
+    method, model = (name.rpartition(":")[0].rpartition(".")[2] or name for name in (config.method, config.model))
+    return f"{Path(source).resolve().stem}-{method}-{model}-{config.seed}"
 
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
@@ -160,11 +166,11 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     from pfedeg.engine.lowlevel.code_cache import is_first_use
 
     triples = sum(len(graph.train) for graph in federation.graphs.values())
-    text = f"{config.method}, {config.model}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
+    text = f"{config.title}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
         say(f"{text}; this run is finished, here is its result")
         return
-    say(f"{text}, up to {plural(config.rounds or 0, 'round')}")
+    say(f"{text}, up to {plural(config.rounds, 'round')}")
     if is_first_use():
         say("first use: compiling the kernels, which takes some seconds once")
 
@@ -184,11 +190,11 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
       pfedeg evaluate runs/mine --side both --json
     """
     from pfedeg.cli.tables import metrics_table
-    from pfedeg.engine.interface import default_kernels
-    from pfedeg.prediction.saved_run import Run
+    from pfedeg.engine.interface import default_engine
     from pfedeg.training.run_loop import summary
+    from pfedeg.training.saved_run import Run
 
-    opened = Run(run, default_kernels(threads))
+    opened = Run(run, default_engine(threads))
     opened.must_be_finished()
     which: Any = None if side == "both" else side
     metrics = summary(opened.evaluate(split, which))
@@ -196,7 +202,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
         click.echo(json.dumps({"split": split, "side": side, **metrics}, ensure_ascii=False))
         return
     predicted = "head and tail" if side == "both" else side
-    title = f"{opened.config.method}, {opened.config.model}: {split} metrics, {predicted} prediction"
+    title = f"{opened.title}: {split} metrics, {predicted} prediction"
     console().print(metrics_table(title, {"": metrics}))
 
 
@@ -211,15 +217,15 @@ def show(run: Path, as_json: bool) -> None:
       pfedeg show runs/mine
     """
     from pfedeg.cli.tables import affinity_table, curve, metrics_table
-    from pfedeg.prediction.saved_run import Run
     from pfedeg.text import duration
+    from pfedeg.training.saved_run import Run
 
     opened = Run(run)
     result, history = opened.result, opened.history
     evaluated = [line for line in history if "valid" in line]
     if as_json:
         content = {
-            "config": opened.config.as_dict(),
+            "config": opened.effective_settings,
             "provenance": opened.provenance,
             "result": result,
             "history": history,
@@ -227,14 +233,14 @@ def show(run: Path, as_json: bool) -> None:
         click.echo(json.dumps(content, ensure_ascii=False))
         return
     out = console()
-    config, origin = opened.config, opened.provenance
+    origin = opened.provenance
     seconds = sum(line["seconds"] for line in history)
     sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
     how = "continue it by the same train command with --resume"
     if "federation" in origin:
         how = "the server operator continues it by `pfedeg server run DIR --resume`"
     state = "finished" if result else f"not finished; {how}"
-    out.print(f"{run}: {config.method}, {config.model}, seed {config.seed}, {state}", highlight=False, soft_wrap=True)
+    out.print(f"{run}: {opened.title}, seed {opened.seed}, {state}", highlight=False, soft_wrap=True)
     source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
     text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
     out.print(text, highlight=False, soft_wrap=True)

@@ -1,7 +1,6 @@
 """What commands share: a flag per setting, --threads, --json, and where they write."""
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,8 @@ from pfedeg.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pfedeg.training.config import Setting
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -29,32 +30,68 @@ def say(text: str) -> None:
 
 
 class Settings(click.Command):
-    """A command whose options for settings come from `Config`; they are read when the command is looked at."""
+    """A command with a flag for every setting, and for the parts of a run: method, model, objective, optimiser."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Load the parts that are named, so that settings of a user's own are flags too."""
+        from pfedeg.training.config import REGISTRIES
+
+        for part, value in _named_parts(args):
+            if ":" in value:
+                REGISTRIES[part].get(value)
+        return super().parse_args(context, args)
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """Arguments, then a flag per setting, then the command's own options."""
         own = super().get_params(context)
         arguments = [param for param in own if isinstance(param, click.Argument)]
         options = [param for param in own if isinstance(param, click.Option)]
-        return [*arguments, *_setting_options(), *options]
+        return [*arguments, *_part_options(), *_setting_options(), *options]
+
+
+def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
+    from pfedeg.training.config import REGISTRIES
+
+    for part in REGISTRIES:
+        for flag, following in zip(args, [*args[1:], ""], strict=True):
+            if flag == f"--{part}":
+                yield part, following
+            elif flag.startswith(f"--{part}="):
+                yield part, flag.partition("=")[2]
+
+
+def _part_options() -> list[click.Option]:
+    from pfedeg.training.config import PART_HELP, REGISTRIES, USUAL
+
+    return [
+        click.Option(
+            [f"--{part}"],
+            metavar="NAME",
+            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{USUAL[part]}]",
+        )
+        for part, registry in REGISTRIES.items()
+    ]
 
 
 def _setting_options() -> list[click.Option]:
-    from pfedeg.training.config import METHODS, Config, choices, users, value_type
+    from pfedeg.training.config import all_settings
 
     options = []
-    for item in fields(Config):
-        meta = item.metadata
-        default = "" if item.default is None else f"  [{item.default}]"
-        only = "" if meta["only"] == METHODS else f"  ({users(item)} only)"
-        allowed = choices(item)
-        few = allowed is not None and len(allowed) <= 4
-        metavar = "|".join(allowed or ()) if few else {int: "N", float: "X"}.get(value_type(item), "NAME")
-        names = f": {', '.join(allowed)}" if allowed and not few else ""
-        flag = f"--{item.name.replace('_', '-')}"
-        text = f"{meta['help']}{names}{default}{only}"
-        options.append(click.Option([flag], type=value_type(item), metavar=metavar, help=text))
+    for name, one in all_settings().items():
+        allowed = one.choices
+        metavar = "|".join(allowed) if allowed else {int: "N", float: "X"}.get(one.type, "TEXT")
+        only = f"  ({', '.join(one.users)} only)" if one.users else ""
+        text = f"{one.help}  [{describe_default(one)}]{only}"
+        options.append(click.Option([f"--{name.replace('_', '-')}"], type=one.type, metavar=metavar, help=text))
     return options
+
+
+def describe_default(one: "Setting") -> str:
+    """The default of a setting, and the other defaults of some methods and models."""
+    others: dict[Any, list[str]] = {}
+    for label, value in one.other_defaults().items():
+        others.setdefault(value, []).append(label)
+    return "; ".join([str(one.default), *(f"{', '.join(labels)}: {value}" for value, labels in others.items())])
 
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:

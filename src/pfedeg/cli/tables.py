@@ -13,7 +13,7 @@ from rich.text import Text
 from pfedeg.text import duration, printable
 from pfedeg.training.evaluation import HITS
 from pfedeg.training.rounds import Round
-from pfedeg.training.run_loop import Course
+from pfedeg.training.run_loop import RunLoop
 
 COLUMNS = ("mrr", *(f"hits@{k}" for k in HITS))
 LINE_SECONDS = 5.0
@@ -56,9 +56,9 @@ def ahead(began: float, done: float, total: float | None) -> str:
     return f", {duration((time.monotonic() - began) / done * (total - done))} left"
 
 
-def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
+def watch(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
     """The rounds of a run, shown as they pass."""
-    total = training.config.rounds or 0
+    total = training.config.rounds
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
         remark(console, f"{label}: goes on after round {before}")
@@ -66,7 +66,7 @@ def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
         show(before, "first round", False)
         for done in training:
             now, left = time.monotonic(), None
-            if done.number == before + 1:  # it may have compiled kernels: no measure for the others
+            if done.number == before + 1:  # it may have compiled engine: no measure for the others
                 began = now
             else:
                 left = (now - began) / (done.number - before - 1) * (total - done.number)
@@ -75,7 +75,7 @@ def watch(training: Course, console: Console, label: str) -> Iterator[Round]:
             yield done
 
 
-def _note(training: Course, done: Round, left: float | None) -> str:
+def _note(training: RunLoop, done: Round, left: float | None) -> str:
     loss = sum(done.loss.values()) / len(done.loss)
     evaluated = [line for line in training.history if "valid" in line]
     mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None

@@ -1,7 +1,8 @@
 """The narrow interface behind which the computing happens: train, score, rank.
 
-`reference` is the specification in plain numpy; `fused` is what runs. Both take the same arguments and use the same
-random numbers, so that they can be compared step by step.
+`reference` is the specification in numpy, and what runs models, objectives and optimisers that have no compiled code;
+`compiled` is what runs the others. Both take the same arguments and the same random numbers, so that they can be
+compared step by step.
 """
 
 import os
@@ -12,32 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Known
 from pfedeg.graphs.triples import Ids
-from pfedeg.models.base import Mat, Model
+from pfedeg.models.base import Mat, Model, Tables
+from pfedeg.objectives.base import Objective
+from pfedeg.optimizers.base import Optimizer, OptimizerState
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
-    """How a client trains in one round."""
+class Batches:
+    """How a client goes over its triples in one round, and how negatives are drawn."""
 
     epochs: int = 3
-    batch: int = 512
+    size: int = 512  # positives per batch
     negatives: int = 256  # corrupted tails per positive (n)
     sampling: Literal["own", "shared"] = "own"  # each positive its own negatives, or a chunk of positives shares them
     chunk: int = 64  # positives that share negatives
-    lr: float = 1e-3
-    alpha: float = 1.0  # temperature of the self-adversarial weights
-    loss: Literal["mean", "sum"] = "mean"  # over the batch
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
+    reduction: Literal["mean", "sum"] = "mean"  # of the losses in a batch
 
 
 @dataclass(frozen=True, slots=True)
 class Absorb:
-    """How knowledge from the server enters local training: a closed set, which kernels fuse into the update."""
+    """How knowledge from the server enters local training: a closed set, which engines fuse into the update."""
 
     replace: bool = False  # start the round from the received rows (the paper's "Init")
     pull: float = 0.0  # β of β · ‖E − K‖ (the paper's "Reg")
@@ -46,38 +43,15 @@ class Absorb:
     pooled: bool = False  # FedEC's cosines averaged over the entities first
 
 
-class Tables(NamedTuple):
-    """A client's embeddings: a row per local entity, a row per local relation."""
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that says how a client trains, but its data."""
 
-    entity: Mat
-    relation: Mat
-
-    def copy(self) -> "Tables":
-        """Tables of one's own."""
-        return Tables(aligned_arrays.copy(self.entity), aligned_arrays.copy(self.relation))
-
-
-class Moments(NamedTuple):
-    """Adam's first and second moments of both tables, and the steps made so far."""
-
-    entity1: Mat
-    entity2: Mat
-    relation1: Mat
-    relation2: Mat
-    steps: NDArray[np.int64]  # (1,)
-
-    @classmethod
-    def zeros(cls, tables: Tables) -> "Moments":
-        """Moments at the start."""
-        entity1, entity2, relation1, relation2 = (
-            aligned_arrays.zeros(table.shape, table.dtype) for table in (*[tables.entity] * 2, *[tables.relation] * 2)
-        )
-        return cls(entity1, entity2, relation1, relation2, np.zeros(1, np.int64))
-
-    def copy(self) -> "Moments":
-        """Moments of one's own."""
-        entity1, entity2, relation1, relation2 = (aligned_arrays.copy(table) for table in self[:4])
-        return Moments(entity1, entity2, relation1, relation2, self.steps.copy())
+    model: Model
+    objective: Objective
+    optimizer: Optimizer
+    batches: Batches = Batches()
+    absorb: Absorb = Absorb()
 
 
 class Knowledge(NamedTuple):
@@ -107,21 +81,19 @@ class Questions(NamedTuple):
     known: Ids  # ascending under each query
 
 
-class Kernels(Protocol):
-    """The whole native surface."""
+class Engine(Protocol):
+    """What trains and ranks. Results are the same for any number of threads."""
 
     def train(
         self,
-        model: Model,
-        local: Local,
-        absorb: Absorb,
+        recipe: Recipe,
         tables: Tables,
-        moments: Moments,
+        state: OptimizerState,
         knowledge: Knowledge,
         positives: Positives,
         key: int,
     ) -> float:
-        """Train some epochs, changing tables and moments in place; the mean of L_KGE over positives and epochs."""
+        """Train some epochs, changing tables and the optimiser's state in place; the mean loss of the positives."""
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """Scores of composed queries (m, width) against all entities: (m, n)."""
@@ -130,21 +102,21 @@ class Kernels(Protocol):
         """Filtered realistic rank of every true answer, in the order of `questions.truth`."""
 
 
-class Solo(Kernels, Protocol):
-    """Kernels on one thread, for one of several clients that train at the same time."""
+class SingleThreaded(Engine, Protocol):
+    """An engine on one thread, for one of several clients that train at the same time."""
 
     def stop(self) -> None:
-        """Called from another thread: end soon what runs, and run nothing more. Results are then worth nothing."""
+        """Called from another thread: end what runs soon, and run nothing more. Its results are then invalid."""
 
 
 @runtime_checkable
-class Crew(Kernels, Protocol):
-    """Kernels on several threads, which can also be had one by one."""
+class MultiThreaded(Engine, Protocol):
+    """An engine on several threads, which can also be split into engines of one thread each."""
 
     threads: int
 
-    def solo(self) -> Solo:
-        """Kernels of the same results on one thread, beside others of their kind."""
+    def single(self) -> SingleThreaded:
+        """An engine with the same results on one thread, to run beside others of its kind."""
 
 
 def positives(graph: KnowledgeGraph) -> Positives:
@@ -186,8 +158,8 @@ def epoch_keys(key: int, epoch: int) -> tuple[int, int]:
     return randomness.derive(key, 2 * epoch), randomness.derive(key, 2 * epoch + 1)
 
 
-def default_kernels(threads: int | None = None) -> Kernels:
-    """The compiled kernels, by default on all cores that this process may use. Compiled code is imported only here."""
+def default_engine(threads: int | None = None) -> MultiThreaded:
+    """The compiled engine, by default on all cores that this process may use. Compiled code is imported only here."""
     from pfedeg.engine.compiled.crew import FusedCrew
 
     return FusedCrew(threads or cores())

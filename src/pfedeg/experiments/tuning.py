@@ -124,7 +124,7 @@ def halve(
         for number, run in enumerate(going, 1):
             for done in run.advance(until):
                 tell(f"candidate {number} of {len(going)} ({describe(run.chosen)}), round {done} of {until}")
-        if first_rung:  # the one round before may have compiled kernels: now it is known
+        if first_rung:  # the one round before may have compiled engine: now it is known
             fair = rounds_in_time((time.monotonic() - first_rung) / (every * len(runs))) // every * every
             first_rung = 0.0
             if fair > until:

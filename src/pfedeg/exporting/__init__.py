@@ -9,8 +9,8 @@ from pfedeg.exporting.pykeen import need_pykeen, write_pykeen
 from pfedeg.exporting.text import write_projector, write_word2vec
 from pfedeg.exporting.trained import Trained
 from pfedeg.files import create_folder, safe_name
-from pfedeg.prediction.saved_run import Run
 from pfedeg.text import suggest
+from pfedeg.training.saved_run import Run
 
 FORMATS: dict[str, Callable[[Trained, Path], None]] = {
     "parquet": write_parquet,

@@ -65,7 +65,7 @@ def estimate(
     together = pool(clients, entity, relation)
     pace = Pace(federation, entity, relation, threads) if measure else None
     if pace:
-        tell("measuring some batches of this data; kernels that were never used before are compiled first")
+        tell("measuring some batches of this data; engine that were never used before are compiled first")
     runs, told = list[Estimate](), ""
     for config in configs:
         if pace and config.model != told:

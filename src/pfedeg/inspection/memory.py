@@ -16,7 +16,7 @@ from pfedeg.training.config import Config
 from pfedeg.training.schedule import side_by_side
 
 FLOAT = 4  # bytes
-CODE = 55 << 20  # bytes of machine code and its library once kernels are in use
+CODE = 55 << 20  # bytes of machine code and its library once engine are in use
 SLACK = 1.15  # arrays and what lies unused between them; 0.96 to 1.18 in five runs that were looked at
 START = 6  # tables, which are three of 64-bit numbers, while one is drawn
 QUESTIONS = 4  # tables of a row per question, while queries are composed

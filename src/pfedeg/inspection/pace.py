@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from pfedeg.engine.interface import Absorb, cores, default_kernels, questions
+from pfedeg.engine.interface import Absorb, cores, default_engine, questions
 from pfedeg.graphs.alignment import Rows, Shared
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import distinct
@@ -30,7 +30,7 @@ class Pace:
     def __init__(self, federation: Federation, entity: Shared, relation: Shared, threads: int | None) -> None:
         """Of a federation whose entities and relations are aligned."""
         self._federation, self._entity, self._relation, self._threads = federation, entity, relation, threads or cores()
-        self._kernels = default_kernels(threads)
+        self._engine = default_engine(threads)
         self._trained: dict[tuple[str, bool, bool, bool], tuple[float, float]] = {}
         self._ranked: dict[str, float] = {}
         self._mixed: dict[tuple[str, int], float] = {}
@@ -111,7 +111,7 @@ class Pace:
         clients = {part.name: part.client(settings, absorb) for part in parts}
         states = {part.name: part.state(config.build_model()) for part in parts}
         downloads = {part.name: part.download(states[part.name]) for part in parts}
-        transport = Local(clients, self._kernels, states)
+        transport = Local(clients, self._engine, states)
         work = epochs * sum(part.work(config, dense) for part in parts)
         return self._timed(partial(transport.exchange, 1, downloads)), work
 
@@ -133,7 +133,7 @@ class Pace:
         tables = client.state(model).tables
         asked, _ = questions(graph.train, graph.known("tail", ("train",)), client.relations)
         composed = queries(model, tables, asked, "tail")
-        return self._timed(partial(self._kernels.ranks, model, tables, composed, asked)) / (
+        return self._timed(partial(self._engine.ranks, model, tables, composed, asked)) / (
             len(asked.given) * client.entities
         )
 

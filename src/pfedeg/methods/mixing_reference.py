@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.graphs.alignment import ClientId, Mat, Rows, Shared
-
-Weights = NDArray[np.float64]  # C × C, clients in the order of Shared.clients
+from pfedeg.methods.base import Weights
 
 
 def overlaps(shared: Shared) -> Weights:

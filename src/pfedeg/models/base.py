@@ -1,55 +1,94 @@
-"""The models: each an equation, its gradient, its widths and its start.
+"""The Model protocol: an equation with its gradients and table widths; tables and how they start.
 
-Every model scores a triple in two steps: a query q = compose(h, r), then compare(q, t). The methods take arrays whose
-last axis is the row of a table; complex rows hold all real parts, then all imaginary parts. The models are named
-tuples because compiled kernels specialise on their class.
+A model scores a triple in two steps: a query q = compose(h, r), then score(q, t). The functions take arrays whose last
+axis is the row of a table. numpy runs them as they are; the compiled engine has loops of its own for some models.
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
+from pfedeg.settings import Value, build_settings, setting
 
 Mat = NDArray[np.float32]
 Array = NDArray[Any]  # float32 in use, float64 when checked by finite differences
 
 
 class Model(Protocol):
-    """What the numpy side of the program asks of a model."""
+    """A model with its dimension and settings."""
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """The embedding dimension m."""
+
     @property
-    def gamma(self) -> float: ...
+    def entity_width(self) -> int:
+        """Real numbers per entity."""
+
     @property
-    def entity_width(self) -> int: ...
+    def relation_width(self) -> int:
+        """Real numbers per relation."""
+
     @property
-    def relation_width(self) -> int: ...
+    def start_range(self) -> float:
+        """Tables start uniform in ± this."""
 
     def compose(self, h: Array, r: Array) -> Array:
         """The query q of (h, r, ?)."""
 
-    def compose_grad(self, h: Array, r: Array, q: Array, g: Array) -> tuple[Array, Array]:
+    def compose_backward(self, h: Array, r: Array, q: Array, g: Array) -> tuple[Array, Array]:
         """Gradients of h and r from the gradient g of q = compose(h, r)."""
 
-    def invert(self, t: Array, r: Array) -> Array:
-        """The query q of (?, r, t): compare(q, h) equals compare(compose(h, r), t)."""
+    def compose_inverse(self, t: Array, r: Array) -> Array:
+        """The query q of (?, r, t): score(q, h) equals score(compose(h, r), t)."""
 
-    def compare(self, q: Array, t: Array) -> Array:
+    def score(self, q: Array, t: Array) -> Array:
         """The score of query q and candidate t."""
 
-    def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
+    def score_backward(self, q: Array, t: Array) -> tuple[Array, Array]:
         """Gradients of the score by q and by t."""
 
 
-def start_range(model: Model) -> float:
-    """Tables start uniform in ± (γ + 2) / m."""
-    return (model.gamma + 2) / model.dim
+@dataclass(frozen=True)
+class ModelType:
+    """A model that can be chosen by name: `model_type(dim, gamma=…)` builds it."""
+
+    name: str
+    label: str
+    build: Callable[[int, Any], Model]  # from the dimension and the settings
+    settings: type
+    summary: str = ""
+    reference: str = ""
+    defaults: Mapping[str, Value] = field(default_factory=dict)  # for settings of methods that suit this model better
+
+    def __call__(self, dim: int, **settings: Value) -> Model:
+        """The model with its dimension and settings."""
+        return self.build(dim, build_settings(self.settings, settings))
+
+
+@dataclass(frozen=True, slots=True)
+class MarginSettings:
+    """The setting of the built-in models."""
+
+    gamma: float = setting(10.0, "margin γ of the distance models; tables start uniform in ± (γ + 2) / m", above=0)
+
+
+class Tables(NamedTuple):
+    """A client's embeddings: a row per local entity, a row per local relation."""
+
+    entity: Mat
+    relation: Mat
+
+    def copy(self) -> "Tables":
+        """A copy that can be changed in place."""
+        return Tables(self.entity.copy(), self.relation.copy())
 
 
 def start_rows(model: Model, width: int, key: int, ids: NDArray[np.integer]) -> Mat:
-    """The first values of the rows `ids`: a function of the key and the id, whoever asks."""
+    """The first values of the rows `ids`: a function of the key and the id alone."""
     counters = ids.astype(np.uint64)[:, None] * np.uint64(width) + randomness.counters(width)
-    return ((2 * randomness.uniform(key, counters) - 1) * start_range(model)).astype(np.float32)
+    return ((2 * randomness.uniform(key, counters) - 1) * model.start_range).astype(np.float32)

@@ -1,13 +1,15 @@
 """The models by name."""
 
-from pfedeg.models.complex import ComplEx
-from pfedeg.models.distmult import DistMult
-from pfedeg.models.rotate import RotatE
-from pfedeg.models.transe import TransE
+from pfedeg.models.base import ModelType
+from pfedeg.registry import Registry
 
-MODELS: dict[str, type[TransE] | type[RotatE] | type[ComplEx] | type[DistMult]] = {
-    "transe": TransE,
-    "rotate": RotatE,
-    "complex": ComplEx,
-    "distmult": DistMult,
-}
+MODELS = Registry(
+    "model",
+    ModelType,
+    {
+        "transe": "pfedeg.models.transe:MODEL",
+        "rotate": "pfedeg.models.rotate:MODEL",
+        "complex": "pfedeg.models.complex:MODEL",
+        "distmult": "pfedeg.models.distmult:MODEL",
+    },
+)

@@ -1,10 +1,10 @@
-"""TransE: a relation is a translation."""
+"""TransE: a relation is a translation (Bordes et al. 2013)."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pfedeg.models.base import Array
+from pfedeg.models.base import Array, MarginSettings, ModelType
 
 
 class TransE(NamedTuple):
@@ -21,19 +21,33 @@ class TransE(NamedTuple):
     def relation_width(self) -> int:
         return self.dim
 
+    @property
+    def start_range(self) -> float:
+        return (self.gamma + 2) / self.dim
+
     def compose(self, h: Array, r: Array) -> Array:
         return h + r
 
-    def compose_grad(self, h: Array, r: Array, q: Array, g: Array) -> tuple[Array, Array]:
+    def compose_backward(self, h: Array, r: Array, q: Array, g: Array) -> tuple[Array, Array]:
         return g, g
 
-    def invert(self, t: Array, r: Array) -> Array:
+    def compose_inverse(self, t: Array, r: Array) -> Array:
         return t - r
 
-    def compare(self, q: Array, t: Array) -> Array:
+    def score(self, q: Array, t: Array) -> Array:
         score: Array = self.gamma - np.abs(q - t).sum(-1)
         return score
 
-    def compare_grad(self, q: Array, t: Array) -> tuple[Array, Array]:
+    def score_backward(self, q: Array, t: Array) -> tuple[Array, Array]:
         sign = np.sign(q - t)
         return -sign, sign
+
+
+MODEL = ModelType(
+    name="transe",
+    label="TransE",
+    summary="a relation is a translation",
+    reference="Bordes et al. 2013",
+    settings=MarginSettings,
+    build=lambda dim, settings: TransE(dim, settings.gamma),
+)

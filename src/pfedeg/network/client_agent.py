@@ -1,20 +1,20 @@
 """The client's half of a federation: answers what the server asks, with the client's own graph and code."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pfedeg.engine.interface import Kernels
+from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError, PfedegError
 from pfedeg.graphs.alignment import TOKEN_BYTES, ClientId, token
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network.client_session import WORK, Session, alignment_digest, digest
-from pfedeg.network.messages import PROTOCOL, Note, ProtocolError, pack, rows_arrays, split, unpack
-from pfedeg.training.config import FEDERATED, Config
+from pfedeg.network.messages import PROTOCOL, Note, ProtocolError, pack, pack_contents, split, unpack
+from pfedeg.training.config import REGISTRIES, Config
 from pfedeg.training.run_folder import RunFolder, package_version, provenance, write_arrays
 
 RUN = re.compile("[0-9a-z-]{1,64}")
@@ -34,17 +34,19 @@ class Agent:
         *,
         sign: Callable[[bytes], bytes],
         trusted: Callable[[bytes, bytes, bytes], bool],
-        kernels: Kernels,
+        engine: Engine,
         source: str = "",
+        allowed: Collection[str] = (),
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`home` is where runs go; graph(seed) is the client's, split by a seed if it is not split already.
 
-        trusted(certificate, body, signature) says whether the server has signed.
+        trusted(certificate, body, signature) says whether the server has signed. `allowed` names methods, models,
+        objectives and optimisers that are not built in but may be loaded: they are code.
         """
         self._home, self.name, self._graph, self._fingerprint = home, name, graph, fingerprint
-        self._secret, self._sign, self._trusted, self._kernels = secret, sign, trusted, kernels
-        self._source, self._log = source, log
+        self._secret, self._sign, self._trusted, self._engine = secret, sign, trusted, engine
+        self._source, self._allowed, self._log = source, frozenset(allowed), log
         self._session: Session | None = None
 
     def answer(self, raw: bytes) -> bytes | None:
@@ -111,7 +113,7 @@ class Agent:
             self._log(f"run {run}: goes on")
             return Note("hello", facts | {"alignment": known})
         size = len(graph.entities)
-        self._log(f"run {run}: {config.method}, {config.model}, {config.rounds} rounds at most; sends {size:,} tokens")
+        self._log(f"run {run}: {config.title}, {config.rounds} rounds at most; sends {size:,} tokens")
         tokens = b"".join(sorted(token(name, self._secret) for name in graph.entities))
         return Note("hello", facts, {"tokens": np.frombuffer(tokens, np.uint8).reshape(-1, TOKEN_BYTES)})
 
@@ -122,11 +124,18 @@ class Agent:
             text = f"the server runs pfedeg {note.text('package')}, this client {package_version()}"
             raise ProtocolError(f"{text}; install the same version on both sides")
         settings = note.facts.get("settings")
+        if not isinstance(settings, dict):
+            raise ProtocolError("settings are missing")
+        for part, registry in REGISTRIES.items():
+            identifier = settings.get(part)
+            if identifier not in registry and identifier not in self._allowed:  # before any of its code is loaded
+                text = f"the run uses the {part} {str(identifier)[:80]!r}, which this client does not allow"
+                raise ProtocolError(f"{text}; its operator may allow it by `pfedeg client allow`")
         try:
-            config = Config(**settings) if isinstance(settings, dict) else None
+            config = Config(**settings)
         except (InputError, TypeError) as error:
             raise ProtocolError(f"settings: {error}") from None
-        if config is None or config.method not in FEDERATED or config.resolved().as_dict() != settings:
+        if not config.method_type.is_federated or config.as_dict() != settings:
             raise ProtocolError("settings that are not complete, or not of a federated method")
         return config
 
@@ -150,9 +159,8 @@ class Agent:
         if known and known != found:
             raise ProtocolError("begin: this run has begun already, with other ids")
         if not folder.exists():
-            strategy = config.build_strategy()
             origin = provenance(Federation({self.name: graph}).fingerprint, self._source, config.seed)
-            origin |= {"strategy": type(strategy).__name__, "clients": [self.name], "federation": run}
+            origin |= {"labels": config.labels(), "clients": [self.name], "federation": run}
             folder.create(config.as_dict(), origin, {self.name: graph})
         if not known:
             (folder.path / WORK).mkdir(mode=0o700, exist_ok=True)
@@ -162,11 +170,12 @@ class Agent:
         session = self._open(run)
         if session.finished or session.kept.round:
             raise ProtocolError("begin: this run has begun already")
-        return Note("begin", {}, rows_arrays(session.upload()))
+        arrays, facts = pack_contents(session.upload())
+        return Note("begin", facts, arrays)
 
     def _open(self, run: str) -> "Session":
         if self._session is None or self._session.run != run:
             if not (self._home / run / WORK / "alignment.safetensors").exists():
                 raise ProtocolError(f"this client knows no run {run}; the server has to say hello first")
-            self._session = Session(self._home / run, run, self.name, self._kernels, self._log)
+            self._session = Session(self._home / run, run, self.name, self._engine, self._log)
         return self._session

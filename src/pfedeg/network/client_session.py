@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from pfedeg.engine.interface import Kernels, Tables
+from pfedeg.engine.interface import Engine, Tables
 from pfedeg.errors import RunError
-from pfedeg.graphs.alignment import ClientId, Rows
+from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
-from pfedeg.network.messages import Note, ProtocolError, metrics_facts, read_rows, rows_arrays
+from pfedeg.methods.exchange import Download, Upload
+from pfedeg.network.messages import Note, ProtocolError, as_download, metrics_facts, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
-from pfedeg.training.config import Config
 from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays
 from pfedeg.training.run_loop import make_result, summary
 
@@ -49,6 +49,12 @@ def digest(*arrays: Any) -> str:
     return found.hexdigest()
 
 
+def digest_contents(message: Upload) -> str:
+    """The same of an upload or a download."""
+    arrays = [array for _, rows in sorted(message.tables.items()) for array in (rows.ids, rows.values)]
+    return digest(*arrays, *(np.array([value]) for _, value in sorted(message.scalars.items())))
+
+
 def alignment_digest(folder: Path) -> str:
     """Which alignment a run has, if it has one."""
     path = folder / WORK / "alignment.safetensors"
@@ -63,13 +69,13 @@ class Session:
         path: Path,
         run: str,
         name: ClientId,
-        kernels: Kernels,
+        engine: Engine,
         log: Callable[[str], None],
     ) -> None:
         """Go on where the files say, with the graph as it was when the run began."""
-        self.run, self._name, self._kernels, self._log = run, name, kernels, log
+        self.run, self._name, self._engine, self._log = run, name, engine, log
         self._folder, self._work = RunFolder(path), path / WORK
-        self._config = Config(**self._folder.read("config.json"))
+        self._config = self._folder.config()
         self._graph = self._folder.graph(name)
         self.finished = self._folder.finished()
         if self.finished:
@@ -78,17 +84,15 @@ class Session:
         arrays, _ = read_arrays(self._work / "alignment.safetensors")
         self._travelling: Ids = arrays["travelling"]
         strategy = self._config.build_strategy()
-        self._client: Client = self._config.build_client(
-            name, self._graph, arrays["aligned"], self._travelling, strategy.absorb
-        )
+        self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self._config, strategy)
         state = self._load("state")
         self.kept = state or self._load("previous") or Kept(self._client.start(), 0)
         self._stored = state.round if state else 0  # the round in the file
         shown = self._work / "shown.safetensors"
         self._shown = int(read_arrays(shown)[1]["round"]) if shown.exists() else 0
 
-    def upload(self) -> Rows:
-        """The rows of shared entities as they are now."""
+    def upload(self) -> Upload:
+        """What the method sends, from the tables as they are now."""
         return self._client.upload(self.kept.state)
 
     def train(self, note: Note) -> Note:
@@ -96,22 +100,23 @@ class Session:
         number = note.number("round", 1)
         self._heed(note)
         download = self._download(note)
-        cause = digest(download.ids, download.values)
+        cause = digest_contents(download)
         lines = self._folder.history()
         anew = self.kept.round != number or self.kept.cause != cause
         if anew:
             self._back_before(number)
             began = time.perf_counter()
             try:
-                state, loss = self._client.step(self.kept.state, number, download, self._kernels)
+                state, loss = self._client.step(self.kept.state, number, download, self._engine)
             except RunError as error:  # it diverged
                 raise ProtocolError(str(error)) from None
             self._keep(Kept(state, number, cause, loss, time.perf_counter() - began, self.kept.round))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.kept.seconds:.1f} s")
         if anew or not lines or lines[-1]["round"] != number:
             self._record(number, download)
-        facts = {"round": number, "loss": self.kept.loss, "seconds": self.kept.seconds}
-        return Note("train", facts, rows_arrays(self.upload()))
+        arrays, more = pack_contents(self.upload())
+        facts = {"round": number, "loss": self.kept.loss, "seconds": self.kept.seconds, **more}
+        return Note("train", facts, arrays)
 
     def evaluate(self, note: Note) -> Note:
         """Rank the validation triples with the tables as they are, or with the knowledge in place."""
@@ -119,9 +124,9 @@ class Session:
         self._heed(note)
         kept = self.kept if self.kept.round <= number else self._before(number + 1)
         tables = kept.state.tables
-        if "ids" in note.arrays:
-            tables = self._client.absorbed(tables, self._download(note))
-        metrics = self._client.evaluate(tables, "valid", self._kernels)
+        if note.arrays or "scalars" in note.facts:
+            tables = self._client.absorbed(kept.state, self._download(note))
+        metrics = self._client.evaluate(tables, "valid", self._engine)
         write_arrays(self._work / "shown.safetensors", tables._asdict(), {"round": str(number)})
         self._shown = number
         self._add(number, {"valid": summary({self._name: metrics})})
@@ -134,9 +139,7 @@ class Session:
             self._heed(note)
             self._folder.cut_history(rounds)
             tables, at = self._best()
-            measured = {
-                split: {self._name: self._client.evaluate(tables, split, self._kernels)} for split in SPLITS[1:]
-            }
+            measured = {split: {self._name: self._client.evaluate(tables, split, self._engine)} for split in SPLITS[1:]}
             result = make_result(self._config, rounds, at, self._folder.history(), measured)
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
             self._tidy()
@@ -146,8 +149,9 @@ class Session:
         facts = {split: result[split]["clients"][self._name] for split in ("valid", "test")}
         return Note("finish", {"round": result["best_round"], **facts})
 
-    def _download(self, note: Note) -> Rows:
-        return read_rows(note, self._travelling, self._client.model.entity_width)
+    def _download(self, note: Note) -> Download:
+        contents, width = self._client.strategy.downloads, self._client.model.entity_width
+        return as_download(read_contents(note, contents, self._travelling, width))
 
     def _heed(self, note: Note) -> None:
         """What the server says beside its request: which evaluation was the best so far, and who is close."""
@@ -181,7 +185,7 @@ class Session:
             if file.name != "alignment.safetensors":
                 file.unlink()
 
-    def _record(self, number: int, download: Rows) -> None:
+    def _record(self, number: int, download: Download) -> None:
         """A line of the client's own history."""
         line = {
             "round": number,
@@ -222,6 +226,6 @@ class Session:
         if not path.exists():
             return None
         arrays, about = read_arrays(path)
-        state = ClientState.of(arrays, trained=True)
+        state = ClientState.of(arrays, trained=True, loss=float(about["loss"]))
         times = float(about["loss"]), float(about["seconds"])
         return Kept(state, int(about["round"]), about["cause"], *times, int(about["before"]))

@@ -17,14 +17,14 @@ from safetensors.numpy import load, save
 
 from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.triples import Ids
+from pfedeg.methods.exchange import Contents, Download, Upload
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.run_folder import Arrays
 
-PROTOCOL = 1
+PROTOCOL = 2
 KINDS = ("hello", "begin", "train", "evaluate", "finish", "refusal")
 FACTS = 4 << 20  # bytes of facts at most
 LARGEST = 1 << 40  # no number of triples, entities or rounds is larger
-ADAM = 7.3  # no sequence of gradients moves a coordinate further than so many learning rates per step of Adam
 
 
 class ProtocolError(Exception):
@@ -108,23 +108,36 @@ def unpack(body: bytes) -> Note:
     return Note(kind, facts, dict(arrays))
 
 
-def rows_arrays(rows: Rows) -> Arrays:
-    """Rows as they travel."""
-    return {"ids": rows.ids, "values": rows.values}
+def pack_contents(message: Upload) -> tuple[Arrays, dict[str, Any]]:
+    """An upload or a download as arrays and facts: `TABLE/ids`, `TABLE/values`, and `scalars`."""
+    arrays: Arrays = {}
+    for name, rows in message.tables.items():
+        arrays |= {f"{name}/ids": rows.ids, f"{name}/values": rows.values}
+    return arrays, {"scalars": dict(message.scalars)} if message.scalars else {}
 
 
-def read_rows(note: Note, allowed: Ids, width: int, whole: bool = False) -> Rows:
-    """Rows that somebody else has sent: ids among those allowed (or all of them), finite numbers."""
-    ids = note.array("ids", np.int32, (None,))
-    values = note.array("values", np.float32, (len(ids), width))
-    if whole and not np.array_equal(ids, allowed):
-        raise ProtocolError(f"{note.kind}: the ids are not those of the shared entities")
-    place = np.searchsorted(allowed, ids)
-    if len(ids) and ((ids[1:] <= ids[:-1]).any() or place.max() >= len(allowed) or (allowed[place] != ids).any()):
-        raise ProtocolError(f"{note.kind}: ids that were not assigned, or not in order")
-    if not np.isfinite(values).all():
-        raise ProtocolError(f"{note.kind}: values that are not finite")
-    return Rows(ids, values)
+def read_contents(note: Note, contents: Contents, shared: Ids, width: int) -> Upload:
+    """What somebody else has sent, as the method declares it: tables, ids, shapes, finite numbers."""
+    tables = {}
+    for name in {name.rpartition("/")[0] for name in note.arrays}:
+        ids, values = note.arrays.get(f"{name}/ids"), note.arrays.get(f"{name}/values")
+        if ids is None or values is None:
+            raise ProtocolError(f"{note.kind}: table {name[:80]!r} without ids or values")
+        tables[name] = Rows(ids, values)
+    scalars = note.facts.get("scalars", {})
+    if not isinstance(scalars, dict):
+        raise ProtocolError(f"{note.kind}: scalars are not an object")
+    found = Upload(tables, scalars)
+    try:
+        contents.check(found, shared, width)
+    except ValueError as error:
+        raise ProtocolError(f"{note.kind}: {error}") from None
+    return found
+
+
+def as_download(message: Upload) -> Download:
+    """The same contents as a download."""
+    return Download(message.tables, message.scalars)
 
 
 def check_change(before: Rows, after: Rows, most: float) -> None:

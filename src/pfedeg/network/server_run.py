@@ -11,13 +11,15 @@ import numpy as np
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.knowledge_graph import Split
+from pfedeg.methods.exchange import Upload
+from pfedeg.methods.registry import METHODS
 from pfedeg.network.client_session import digest
 from pfedeg.network.server_transport import Remote
-from pfedeg.training.config import FEDERATED, Config
+from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Round
 from pfedeg.training.run_folder import CHECKPOINT, Arrays, RunFolder, provenance
-from pfedeg.training.run_loop import Course
+from pfedeg.training.run_loop import RunLoop
 
 
 def new_name() -> str:
@@ -25,7 +27,7 @@ def new_name() -> str:
     return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
 
 
-class Coordination(Course):
+class Coordination(RunLoop):
     """An iterator over the rounds of a federation; `connect(run)` makes the way to its clients."""
 
     _transport: Remote
@@ -41,14 +43,14 @@ class Coordination(Course):
         threads: int | None = None,
     ) -> None:
         """Meets the clients, which takes until all of them are there. They will know the run by its name."""
-        config = config.resolved()
-        if config.method not in FEDERATED:
-            raise InputError(f"{config.method} needs no server; choose from {', '.join(FEDERATED)}")
+        if not config.method_type.is_federated:
+            federated = ", ".join(method.name for method in METHODS.values() if method.is_federated)
+            raise InputError(f"{config.method} needs no server; choose from {federated}")
         super().__init__(config, config.build_strategy(threads), RunFolder(out))
         assert self._folder is not None
         self._final: Mapping[str, Mapping[ClientId, Metrics]] | None = None
         origin = self._folder.read("provenance.json") if self._folder.exists() else {}
-        saved = self._enter(origin | {"strategy": type(self._strategy).__name__}, resume)
+        saved = self._enter(origin, resume)
         unfinished = self.result is not None and self.result.get("missing")
         if unfinished and (out / CHECKPOINT).exists():  # somebody has not got the result yet
             saved, self.result = self._folder.load_checkpoint(), None
@@ -76,7 +78,7 @@ class Coordination(Course):
         transport.uploads()
         found = digest(*self._shared.ids.values())
         origin = provenance(found, f"clients of run {self.name}", self.config.seed)
-        clients = {"strategy": type(self._strategy).__name__, "clients": list(self._shared.clients)}
+        clients = {"labels": self.config.labels(), "clients": list(self._shared.clients)}
         folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
 
     def _due(self) -> bool:
@@ -109,7 +111,8 @@ class Coordination(Course):
         arrays, transport = super()._arrays(), self._transport
         for i, name in enumerate(self._shared.clients):
             arrays[f"ids/{i}"] = self._shared.ids[name]
-            arrays[f"latest/{i}"] = transport.latest[name].values
+            for table, rows in transport.latest[name].tables.items():
+                arrays |= {f"latest/{i}/{table}/ids": rows.ids, f"latest/{i}/{table}/values": rows.values}
         return arrays
 
     def _about(self) -> dict[str, Any]:
@@ -118,6 +121,7 @@ class Coordination(Course):
             "clients": list(clients),
             "accepted": [transport.accepted[name] for name in clients],
             "triples": [transport.triples[name] for name in clients],
+            "scalars": [dict(transport.latest[name].scalars) for name in clients],
             "best_round": transport.best_round,
         }
 
@@ -128,8 +132,17 @@ class Coordination(Course):
         transport = self._transport
         self._shared = transport.shared = shared
         transport.latest = {
-            name: Rows(shared.travelling[name], np.asarray(arrays[f"latest/{i}"])) for i, name in enumerate(clients)
+            name: Upload(_tables(arrays, f"latest/{i}/"), about["scalars"][i]) for i, name in enumerate(clients)
         }
         transport.accepted = dict(zip(clients, about["accepted"], strict=True))
         transport.triples = dict(zip(clients, about["triples"], strict=True))
         transport.best_round = about["best_round"]
+
+
+def _tables(arrays: Arrays, prefix: str) -> dict[str, Rows]:
+    """The tables that were saved under a prefix."""
+    names = {name.removeprefix(prefix).rpartition("/")[0] for name in arrays if name.startswith(prefix)}
+    return {
+        name: Rows(np.asarray(arrays[f"{prefix}{name}/ids"]), np.asarray(arrays[f"{prefix}{name}/values"]))
+        for name in sorted(names)
+    }

@@ -9,17 +9,18 @@ from pfedeg import randomness
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import TOKEN_BYTES, ClientId, Rows, Shared, align
 from pfedeg.graphs.knowledge_graph import Split
-from pfedeg.models.base import start_range, start_rows
+from pfedeg.methods.base import Strategy
+from pfedeg.methods.exchange import Download, Upload
+from pfedeg.models.base import start_rows
 from pfedeg.network.channel import Hub
 from pfedeg.network.messages import (
-    ADAM,
     PROTOCOL,
     Note,
     ProtocolError,
     check_change,
+    pack_contents,
+    read_contents,
     read_metrics,
-    read_rows,
-    rows_arrays,
 )
 from pfedeg.network.request_manager import Asking, Member, Patience
 from pfedeg.training.config import Config
@@ -53,7 +54,7 @@ class Remote:
         told: dict[str, Any] = {"sign": sign, "certificate": certificate, "patience": patience}
         self._asking = Asking(hub, run, members, **told, enrolled=enrolled, log=log)
         self.shared = Shared({})
-        self.latest: dict[ClientId, Rows] = {}
+        self.latest: dict[ClientId, Upload] = {}
         self.accepted: dict[ClientId, int] = {}  # the round of the latest upload
         self.triples: dict[ClientId, int] = {}
         self.missing: dict[ClientId, str] = {}  # who did not answer in the last exchange, and why
@@ -130,7 +131,7 @@ class Remote:
 
     # The transport
 
-    def uploads(self) -> Mapping[ClientId, Rows]:
+    def uploads(self) -> Mapping[ClientId, Upload]:
         """See `Transport.uploads`: what was saved, or what clients start from."""
         if not self.latest:
             shared = self.shared
@@ -141,35 +142,35 @@ class Remote:
             for name, note in self._ask(asked, self._rows, everyone=True):
                 if note.kind == "refusal":
                     raise InputError(f"client {name!r} does not begin: {note.text('reason')}")
-                self.latest[name] = Rows(note.arrays["ids"], note.arrays["values"])
+                self.latest[name] = self._upload(name, note)
                 self.accepted[name] = 0
         return dict(self.latest)
 
-    def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
+    def exchange(self, number: int, downloads: Mapping[ClientId, Download]) -> Mapping[ClientId, Update]:
         """See `Transport.exchange`; of those who do not answer, `missing` tells why."""
-        asked = {
-            name: Note("train", {"round": number, **self._beside(name)}, rows_arrays(rows))
-            for name, rows in downloads.items()
-        }
+        asked = {}
+        for name, download in downloads.items():
+            arrays, facts = pack_contents(download)
+            asked[name] = Note("train", {"round": number, **facts, **self._beside(name)}, arrays)
         self.missing = {}
         updates = {}
         for name, note in self._ask(asked, lambda name, note: self._update(name, note, number, downloads[name])):
             if note.kind == "refusal":
                 self.missing[name] = note.text("reason")
                 continue
-            updates[name] = Update(Rows(note.arrays["ids"], note.arrays["values"]), note.loss())
-        self.latest |= {name: update.rows for name, update in updates.items()}
+            updates[name] = Update(self._upload(name, note), note.loss())
+        self.latest |= {name: update.upload for name, update in updates.items()}
         self.accepted |= dict.fromkeys(updates, number)
         return updates
 
     def evaluate(
-        self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
+        self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
         """See `Transport.evaluate`; clients keep the tables that they evaluated."""
         asked = {}
         for name in self.shared.clients:
-            arrays = rows_arrays(downloads[name]) if downloads is not None else {}
-            asked[name] = Note("evaluate", {"round": number, **self._beside(name)}, arrays)
+            arrays, facts = pack_contents(downloads[name]) if downloads is not None else ({}, {})
+            asked[name] = Note("evaluate", {"round": number, **facts, **self._beside(name)}, arrays)
         metrics = {}
         for name, note in self._ask(asked, lambda name, note: self._metrics(name, note, number)):
             if note.kind == "refusal":
@@ -211,45 +212,58 @@ class Remote:
         self, asked: Mapping[ClientId, Note], check: Callable[[ClientId, Note], Note], everyone: bool = False
     ) -> Iterator[tuple[ClientId, Note]]:
         """See `Asking.ask`. A reply is at most as large as rows of all shared entities, or tokens, may be."""
-        rows = [4 * (self._width + 1) * len(ids) for ids in self.shared.travelling.values()]
+        tables = self._strategy.uploads.tables
+        row = sum(4 * ((table.width or self._width) + 1) for table in tables)  # bytes
+        rows = [row * len(ids) for ids in self.shared.travelling.values()]
         yield from self._asking.ask(asked, check, SPARE + max(rows, default=TOKENS), everyone)
         self.missing |= self._asking.missing
 
     # Checks
 
+    def _upload(self, name: ClientId, note: Note) -> Upload:
+        return read_contents(note, self._strategy.uploads, self.shared.travelling[name], self._width)
+
     def _rows(self, name: ClientId, note: Note) -> Note:
         """Rows to start from must be those that the seed says, or at least small enough."""
         if note.kind != "refusal":
             model, config = self._config.build_model(), self._config
-            rows = read_rows(note, self.shared.travelling[name], self._width, whole=True)
+            rows = self._upload(name, note).tables.get("entity")
+            if rows is None:
+                return note
             if config.start == "shared":
                 key = randomness.key("start", "entity", config.seed)
                 if not np.allclose(rows.values, start_rows(model, self._width, key, rows.ids), rtol=1e-4, atol=1e-6):
                     raise ProtocolError("begin: other rows than the seed says")
-            elif np.abs(rows.values).max(initial=0.0) > 1.001 * start_range(model):
+            elif np.abs(rows.values).max(initial=0.0) > 1.001 * model.start_range:
                 raise ProtocolError("begin: rows further from zero than they can start")
         return note
 
-    def _update(self, name: ClientId, note: Note, number: int, download: Rows) -> Note:
+    def _update(self, name: ClientId, note: Note, number: int, download: Download) -> Note:
         if note.kind == "refusal":
             return note
         if note.number("round") != number:
             raise ProtocolError(f"train: of round {note.facts['round']}, not {number}")
         note.loss()
-        rows = read_rows(note, self.shared.travelling[name], self._width, whole=True)
-        self._check_reach(name, number, download, rows)
+        rows = self._upload(name, note).tables.get("entity")
+        if rows is not None:
+            self._check_reach(name, number, download, rows)
         return note
 
-    def _check_reach(self, name: ClientId, number: int, download: Rows, rows: Rows) -> None:
-        """Refuse rows that are further from where they started than steps of Adam can carry them.
+    def _check_reach(self, name: ClientId, number: int, download: Download, rows: Rows) -> None:
+        """Refuse rows that are further from where they started than the optimiser's steps can carry them.
 
-        Rows that are not replaced go on from where the client stands, perhaps after rounds that nobody heard of.
+        Rows that are not replaced go on from where the client stands, perhaps after rounds that nobody heard of. What a
+        strategy of a user's own makes of a download at the client is not known here, nor how far that may lead.
         """
-        local, before = self._config.build_local(), self.latest[name]
-        reach = 1.01 * ADAM * local.lr * local.epochs * -(-self.triples[name] // local.batch)
-        if self._strategy.absorb.replace:
-            check_change(download, rows, reach)
-            others = ~np.isin(before.ids, download.ids)
+        if type(self._strategy).knowledge is not Strategy.knowledge:
+            return
+        config, before = self._config, self.latest[name].tables["entity"]
+        steps = config.epochs * -(-self.triples[name] // config.batch)
+        reach = 1.01 * config.build_optimizer().reach(steps)
+        if self._strategy.absorb.replace and "entity" in download.tables:
+            sent = download.tables["entity"]
+            check_change(sent, rows, reach)
+            others = ~np.isin(before.ids, sent.ids)
             before = Rows(before.ids[others], before.values[others])
         check_change(before, rows, reach * (number - self.accepted[name]))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split
-from pfedeg.prediction.answer import Answerer, Calibration
+from pfedeg.training.answering import Answerer, Calibration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,7 @@ import numpy as np
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat
-from pfedeg.prediction.saved_run import Run
-from pfedeg.training.config import PFEDEG
+from pfedeg.training.saved_run import Run
 
 
 class Neighbour(NamedTuple):
@@ -62,21 +61,13 @@ class Explainer:
         return found
 
     def taught(self, entity: str) -> dict[ClientId, float]:
-        """The shares of other clients in the knowledge of an entity that this client was sent, largest first.
+        """The shares of other clients in what this client was sent of an entity, as the run's strategy tells them.
 
-        Those of `mix`: p · W_ij / Σ_{k owns e} W_ik; of FedE's mean: 1 / the number of owners. Nobody for an entity
-        that is this client's alone, or for methods in which nothing travels.
+        Empty for an entity that is this client's alone, and for methods that cannot say.
         """
-        run, config = self._run, self._run.config
+        run = self._run
         owners = [name for name in run.clients if entity in run.graph(name).entity_ids]
-        if len(owners) < 2 or config.method in ("single", "collective"):
+        if len(owners) < 2:
             return {}
-        if config.method not in PFEDEG:
-            return {name: 1 / len(owners) for name in owners if name != self._client}
-        affinity = run.affinity()
-        row = affinity[self._client] if affinity else {}
-        total = sum(row.get(name, 0.0) for name in owners)
-        if not total or config.p is None:
-            return {}
-        shares = {name: config.p * row.get(name, 0.0) / total for name in owners if name != self._client}
-        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+        weights = (run.affinity() or {}).get(self._client, {})
+        return run.config.build_strategy().shares(self._client, owners, weights) or {}

@@ -1,68 +1,60 @@
-"""One client: how its tables start, absorb knowledge, train on its own triples, and what of them it uploads."""
+"""One client: how its tables start, how they take in knowledge and train, and what it uploads of them."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
-from pfedeg.engine.interface import Absorb, Kernels, Knowledge, Local, Moments, Tables, positives
-from pfedeg.errors import RunError
-from pfedeg.graphs.alignment import ClientId, Mat, Rows
+from pfedeg.engine.interface import Engine, Knowledge, positives
+from pfedeg.errors import InputError, RunError
+from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split
 from pfedeg.graphs.triples import Ids
-from pfedeg.models.base import Model, start_rows
+from pfedeg.methods.base import ClientView, Strategy
+from pfedeg.methods.exchange import Contents, Download, SharedTable, Upload
+from pfedeg.models.base import Tables, start_rows
+from pfedeg.optimizers.base import OptimizerState
+from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Evaluator, Metrics
+
+KNOWLEDGE = Contents((SharedTable("entity", partial=True),))
 
 
 class ClientState(NamedTuple):
     """All that changes at a client from round to round."""
 
     tables: Tables
-    moments: Moments | None  # kept from round to round only where the method says so
+    optimizer: OptimizerState | None  # kept from round to round only where the settings say so
     trained: bool  # whether it has trained at all
+    loss: float = 0.0  # of its last round
 
     def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """Its arrays by names, to be kept in a file."""
-        groups = {"tables": self.tables, "moments": self.moments}
-        return {
-            f"{prefix}{part}/{name}": array
-            for part, group in groups.items()
-            for name, array in (group._asdict() if group else {}).items()
-        }
+        tables = {f"{prefix}tables/{name}": table for name, table in self.tables._asdict().items()}
+        return tables | {f"{prefix}optimizer/{name}": array for name, array in (self.optimizer or {}).items()}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]], trained: bool, prefix: str = "") -> "ClientState":
+    def of(cls, arrays: Mapping[str, NDArray[Any]], trained: bool, loss: float, prefix: str = "") -> "ClientState":
         """The counterpart of `arrays`."""
         tables = Tables(*(arrays[f"{prefix}tables/{name}"] for name in Tables._fields))
-        moments = None
-        if f"{prefix}moments/steps" in arrays:
-            moments = Moments(*(arrays[f"{prefix}moments/{name}"] for name in Moments._fields))
-        return cls(tables, moments, trained)
+        start = f"{prefix}optimizer/"
+        optimizer = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+        return cls(tables, optimizer or None, trained, loss)
 
 
 class Client:
     """A client's graph and settings; its state goes in and comes out."""
 
     def __init__(
-        self,
-        name: ClientId,
-        graph: KnowledgeGraph,
-        aligned: Ids,
-        travelling: Ids,
-        *,
-        model: Model,
-        local: Local,
-        absorb: Absorb,
-        seed: int,
-        start: Literal["shared", "independent"] = "shared",
-        moments: Literal["reset", "keep"] = "reset",
+        self, name: ClientId, graph: KnowledgeGraph, aligned: Ids, travelling: Ids, config: Config, strategy: Strategy
     ) -> None:
         """`aligned` is the aligned id of every entity, `travelling` the sorted ones that others own too."""
-        self.name, self.graph, self.model, self.local, self.absorb = name, graph, model, local, absorb
-        self._aligned, self._travelling, self._seed = aligned, travelling, seed
-        self._start, self._keep_moments = start, moments == "keep"
+        self.name, self.graph, self.strategy = name, graph, strategy
+        self.recipe = config.build_recipe(strategy.absorb)
+        self.model = self.recipe.model
+        self._aligned, self.travelling, self._config = aligned, travelling, config
         order = np.argsort(aligned)
         self._rows = order[np.searchsorted(aligned[order], travelling)]
         self._positives = positives(graph)
@@ -70,54 +62,92 @@ class Client:
 
     def start(self) -> ClientState:
         """Aligned entities start from the same values everywhere (or, independent, each client from its own)."""
-        shared = self._start == "shared"
-        key = randomness.key("start", "entity", self._seed) if shared else self._key("start", "entity")
+        config, shared = self._config, self._config.start == "shared"
+        key = randomness.key("start", "entity", config.seed) if shared else self._key("start", "entity")
         ids = self._aligned if shared else np.arange(len(self._aligned))
         entity = start_rows(self.model, self.model.entity_width, key, ids)
         relations = np.arange(len(self.graph.relations))
         relation = start_rows(self.model, self.model.relation_width, self._key("start", "relation"), relations)
         return ClientState(Tables(entity, relation), None, False)
 
-    def step(self, state: ClientState, number: int, download: Rows, kernels: Kernels) -> tuple[ClientState, float]:
-        """The client's half of round `number`: absorb, train; the mean of L_KGE."""
-        before = state.tables.entity
-        tables = self.absorbed(state.tables, download) if self.absorb.replace else state.tables.copy()
+    def step(self, state: ClientState, number: int, download: Download, engine: Engine) -> tuple[ClientState, float]:
+        """The client's half of round `number`: take in what was sent, train; the mean loss."""
+        absorb, before = self.recipe.absorb, state.tables.entity
+        rows = self._knowledge(state, download)
+        replaced = self._replaced(state.tables, rows)
+        tables = replaced if absorb.replace else state.tables.copy()
         nothing = np.zeros((0, before.shape[1]), np.float32)
         received = previous = nothing
-        if self.absorb.pull or self.absorb.contrast:
-            received = self.absorbed(state.tables, download).entity
-        if self.absorb.contrast:
+        if absorb.pull or absorb.contrast:
+            received = replaced.entity.copy() if absorb.replace else replaced.entity
+        if absorb.contrast:
             previous = before if state.trained else received
-        moments = state.moments.copy() if state.moments else Moments.zeros(tables)
+        if state.optimizer is None:
+            optimizer = self.recipe.optimizer.init(tables)
+        else:
+            optimizer = {name: array.copy() for name, array in state.optimizer.items()}
         key = self._key("train", number)
-        knowledge = Knowledge(received, previous)
-        loss = kernels.train(self.model, self.local, self.absorb, tables, moments, knowledge, self._positives, key)
+        loss = engine.train(self.recipe, tables, optimizer, Knowledge(received, previous), self._positives, key)
         if not (np.isfinite(loss) and all(np.isfinite(table).all() for table in tables)):
             raise RunError(
                 f"client {self.name!r}, round {number}: training diverged (NaN or infinity); a smaller lr may help"
             )
-        return ClientState(tables, moments if self._keep_moments else None, True), loss
+        return ClientState(tables, optimizer if self._config.moments == "keep" else None, True, loss), loss
 
     def training_size(self) -> int:
         """How much work a round is, in rows that are visited."""
-        triples = len(self.graph.train)
-        return triples * self.local.negatives + -(-triples // self.local.batch) * len(self.graph.entities)
+        triples, batches = len(self.graph.train), self.recipe.batches
+        return triples * batches.negatives + -(-triples // batches.size) * len(self.graph.entities)
 
-    def absorbed(self, tables: Tables, download: Rows) -> Tables:
+    def absorbed(self, state: ClientState, download: Download) -> Tables:
         """The tables with the received rows in place; rows that did not travel stay."""
+        return self._replaced(state.tables, self._knowledge(state, download))
+
+    def upload(self, state: ClientState) -> Upload:
+        """What the client sends."""
+        upload = self.strategy.upload(self._view(state))
+        self._check(self.strategy.uploads, upload, "sends")
+        return upload
+
+    def evaluate(self, tables: Tables, split: Split, engine: Engine) -> Metrics:
+        """Link prediction on the client's own triples."""
+        return self._evaluator.metrics(engine, self.model, tables, split)
+
+    def _view(self, state: ClientState) -> ClientView:
+        return ClientView(self.graph, state.tables, self.travelling, self._rows, state.loss)
+
+    def _knowledge(self, state: ClientState, download: Download) -> Rows | None:
+        """The rows that the strategy makes of a download; None where nothing travels."""
+        if not self.strategy.downloads.tables:
+            return None
+        rows = self.strategy.knowledge(self._view(state), download)
+        self._check(KNOWLEDGE, Upload({"entity": rows}), "makes of a download")
+        return rows
+
+    def _check(self, contents: Contents, message: Upload, does: str) -> None:
+        try:
+            contents.check(message, self.travelling, self.model.entity_width)
+        except (ValueError, AttributeError, TypeError) as error:
+            text = f"what client {self.name!r} {does} by the method {self._config.method_type.label} is invalid"
+            raise InputError(f"{text}: {error}") from None
+
+    def _replaced(self, tables: Tables, rows: Rows | None) -> Tables:
+        """The tables with some rows of shared entities replaced."""
         result = tables.copy()
-        if len(download.ids):
-            result.entity[self._rows[np.searchsorted(self._travelling, download.ids)]] = download.values
+        if rows is not None and len(rows.ids):
+            result.entity[self._rows[np.searchsorted(self.travelling, rows.ids)]] = rows.values
         return result
 
-    def upload(self, state: ClientState) -> Rows:
-        """The rows of entities that another client owns too."""
-        values: Mat = state.tables.entity[self._rows]
-        return Rows(self._travelling, values)
-
-    def evaluate(self, tables: Tables, split: Split, kernels: Kernels) -> Metrics:
-        """Link prediction on the client's own triples."""
-        return self._evaluator.metrics(kernels, self.model, tables, split)
-
     def _key(self, *purpose: str | int) -> int:
-        return randomness.key(self._seed, self.name, *purpose)
+        return randomness.key(self._config.seed, self.name, *purpose)
+
+
+def build_clients(
+    graphs: Mapping[ClientId, KnowledgeGraph], shared: Shared, config: Config, strategy: Strategy
+) -> dict[ClientId, Client]:
+    """The clients of a federation; without rows that travel, none of their entities counts as shared."""
+    federated, nobody = config.method_type.is_federated, np.zeros(0, np.int32)
+    return {
+        name: Client(name, graph, shared.ids[name], shared.travelling[name] if federated else nobody, config, strategy)
+        for name, graph in graphs.items()
+    }

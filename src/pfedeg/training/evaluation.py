@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Kernels, Questions, Tables, questions
+from pfedeg.engine.interface import Engine, Questions, Tables, questions
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split
 from pfedeg.models.base import Mat, Model
 
@@ -59,18 +59,18 @@ class Evaluator:
         self._questions = cache(self._prepare)
 
     def ranks(
-        self, kernels: Kernels, model: Model, tables: Tables, split: Split, side: Side = "tail"
+        self, engine: Engine, model: Model, tables: Tables, split: Split, side: Side = "tail"
     ) -> NDArray[np.float64]:
         """The rank of every triple of the split, in its order."""
         grouped, order = self._questions(split, side)
         result = np.zeros(len(order))
         if len(order):
-            result[order] = kernels.ranks(model, tables, queries(model, tables, grouped, side), grouped)
+            result[order] = engine.ranks(model, tables, queries(model, tables, grouped, side), grouped)
         return result
 
-    def metrics(self, kernels: Kernels, model: Model, tables: Tables, split: Split, side: Side = "tail") -> Metrics:
+    def metrics(self, engine: Engine, model: Model, tables: Tables, split: Split, side: Side = "tail") -> Metrics:
         """The metrics of one split."""
-        return Metrics.of(self.ranks(kernels, model, tables, split, side))
+        return Metrics.of(self.ranks(engine, model, tables, split, side))
 
     def _prepare(self, split: Split, side: Side) -> tuple[Questions, NDArray[np.int64]]:
         graph = self._graph
@@ -80,5 +80,5 @@ class Evaluator:
 def queries(model: Model, tables: Tables, grouped: Questions, side: Side) -> Mat:
     """The composed query of every question."""
     given, relation = tables.entity[grouped.given], tables.relation[grouped.relation]
-    compose = model.compose if side == "tail" else model.invert
+    compose = model.compose if side == "tail" else model.compose_inverse
     return np.ascontiguousarray(compose(given, relation), np.float32)

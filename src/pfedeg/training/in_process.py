@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from pfedeg.engine.interface import Kernels, Tables
-from pfedeg.graphs.alignment import ClientId, Rows
+from pfedeg.engine.interface import Engine, Tables
+from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.federation import places
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.graphs.triples import Ids
+from pfedeg.methods.exchange import Download, Upload
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Update
@@ -15,40 +16,40 @@ from pfedeg.training.schedule import Job, carry_out
 
 
 class Local:
-    """Every client is an object here; `states` is all that changes. The clients share the threads of `kernels`."""
+    """Every client is an object here; `states` is all that changes. The clients share the threads of `engine`."""
 
     def __init__(
         self,
         clients: Mapping[ClientId, Client],
-        kernels: Kernels,
+        engine: Engine,
         states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
         """Begin from the start, or from given states."""
-        self.clients, self._kernels = clients, kernels
+        self.clients, self._engine = clients, engine
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
         self._shown = {name: state.tables for name, state in self.states.items()}
 
-    def uploads(self) -> Mapping[ClientId, Rows]:
+    def uploads(self) -> Mapping[ClientId, Upload]:
         """See `Transport.uploads`."""
         return {name: client.upload(self.states[name]) for name, client in self.clients.items()}
 
-    def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
+    def exchange(self, number: int, downloads: Mapping[ClientId, Download]) -> Mapping[ClientId, Update]:
         """See `Transport.exchange`. All clients succeed or none changes."""
         jobs = {
             name: Job(self.clients[name].training_size(), partial(self._step, name, number, download))
             for name, download in downloads.items()
         }
-        done = carry_out(jobs, self._kernels)
+        done = carry_out(jobs, self._engine)
         self.states |= {name: state for name, (state, _) in done.items()}
         return {name: update for name, (_, update) in done.items()}
 
     def evaluate(
-        self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
+        self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
         """See `Transport.evaluate`; the evaluated tables stay at hand as `shown`."""
         self._shown = {name: state.tables for name, state in self.states.items()}
         for name, download in (downloads or {}).items():
-            self._shown[name] = self.clients[name].absorbed(self._shown[name], download)
+            self._shown[name] = self.clients[name].absorbed(self.states[name], download)
         return self.measure(self.shown(), split)
 
     def shown(self) -> Mapping[ClientId, Tables]:
@@ -57,11 +58,11 @@ class Local:
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each client's metrics with given tables."""
-        return {name: self.clients[name].evaluate(tables[name], split, self._kernels) for name in tables}
+        return {name: self.clients[name].evaluate(tables[name], split, self._engine) for name in tables}
 
-    def _step(self, name: ClientId, number: int, download: Rows, kernels: Kernels) -> tuple[ClientState, Update]:
+    def _step(self, name: ClientId, number: int, download: Download, engine: Engine) -> tuple[ClientState, Update]:
         client = self.clients[name]
-        state, loss = client.step(self.states[name], number, download, kernels)
+        state, loss = client.step(self.states[name], number, download, engine)
         return state, Update(client.upload(state), loss)
 
 
@@ -72,11 +73,11 @@ class Pooled(Local):
         self,
         pool: Client,
         clients: Mapping[ClientId, Client],
-        kernels: Kernels,
+        engine: Engine,
         states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
         """`pool` trains, `clients` only evaluate."""
-        super().__init__({pool.name: pool}, kernels, states)
+        super().__init__({pool.name: pool}, engine, states)
         self._pool = pool
         self._members = clients
         entities, relations = pool.graph.entities, pool.graph.relations
@@ -92,4 +93,4 @@ class Pooled(Local):
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each member's metrics on its own candidates and filters."""
-        return {name: self._members[name].evaluate(tables[name], split, self._kernels) for name in tables}
+        return {name: self._members[name].evaluate(tables[name], split, self._engine) for name in tables}

@@ -5,27 +5,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pfedeg.engine.interface import Kernels, Tables, default_kernels
+from pfedeg.engine.interface import Engine, Tables, default_engine
 from pfedeg.errors import DataWarning, InputError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split, normal
-from pfedeg.methods.base import Strategy
-from pfedeg.prediction.answer import Prediction, predict
+from pfedeg.graphs.knowledge_graph import Split, normal
+from pfedeg.methods.base import Method
+from pfedeg.models.base import ModelType
 from pfedeg.text import suggest
-from pfedeg.training.client import ClientState
+from pfedeg.training.answering import Prediction, predict
+from pfedeg.training.client import ClientState, build_clients
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import Local, Pooled
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
-from pfedeg.training.run_loop import Course
+from pfedeg.training.run_loop import RunLoop
 
 POOL = "collective"  # the one trainer of Collective
 
 
-class Training(Course):
+class Training(RunLoop):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
     With `out`, everything is kept in a run directory; with `resume`, the run there goes on where it was saved.
@@ -40,24 +39,20 @@ class Training(Course):
         *,
         out: str | Path | None = None,
         resume: bool = False,
-        strategy: Strategy | None = None,
-        kernels: Kernels | None = None,
+        engine: Engine | None = None,
         threads: int | None = None,
         source: str = "",
         secret: bytes = b"",
     ) -> None:
-        """`strategy` takes the place of the one that the config names; `source` says where the data came from.
-
-        `secret` is that of a federation over a network, whose results this run is to have.
-        """
-        config = (config or Config()).resolved()
-        super().__init__(config, strategy or config.build_strategy(threads), RunFolder(Path(out)) if out else None)
+        """`source` says where the data came from; `secret` is that of a federation over a network, to reproduce it."""
+        config = config or Config()
+        super().__init__(config, config.build_strategy(threads), RunFolder(Path(out)) if out else None)
         self.federation = federation
         self.tables: dict[ClientId, Tables] = {}
-        self._kernels = kernels or default_kernels(threads)
+        self._engine = engine or default_engine(threads)
         shared = federation.shared(secret=secret)
-        warn_about(federation, shared, config.method)
-        about: dict[str, Any] = {"strategy": type(self._strategy).__name__, "clients": list(federation.graphs)}
+        warn_about(federation, shared, config.method_type)
+        about: dict[str, Any] = {"labels": config.labels(), "clients": list(federation.graphs)}
         about |= {"secret": fingerprint(secret)} if secret else {}
         origin = provenance(federation.fingerprint, source, config.seed) | about
         saved = self._enter(origin, resume)
@@ -76,21 +71,18 @@ class Training(Course):
         if client not in self.tables:
             raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
         model, graph = self.config.build_model(), self.federation.graphs[client]
-        return predict(self._kernels, model, self.tables[client], graph, relation=relation, **question)
+        return predict(self._engine, model, self.tables[client], graph, relation=relation, **question)
 
     def _assemble(self, shared: Shared) -> tuple[Shared, Local]:
         """The clients, and the way to them."""
-
-        def build(name: ClientId, graph: KnowledgeGraph, shared: Shared) -> Any:
-            travelling = shared.travelling[name] if self._strategy.shares else np.zeros(0, np.int32)
-            return self.config.build_client(name, graph, shared.ids[name], travelling, self._strategy.absorb)
-
-        clients = {name: build(name, graph, shared) for name, graph in self.federation.graphs.items()}
-        if self.config.method != "collective":
-            return shared, Local(clients, self._kernels)
+        config, graphs = self.config, self.federation.graphs
+        clients = build_clients(graphs, shared, config, self._strategy)
+        if config.method_type.trains != "pooled":
+            return shared, Local(clients, self._engine)
         merged = Federation({POOL: self.federation.merged()})
         alone = merged.shared()
-        return alone, Pooled(build(POOL, merged.graphs[POOL], alone), clients, self._kernels)
+        pool = build_clients(merged.graphs, alone, config, self._strategy)[POOL]
+        return alone, Pooled(pool, clients, self._engine)
 
     def _keep(self, members: list[ClientId]) -> None:
         shown = self._transport.shown()
@@ -114,7 +106,8 @@ class Training(Course):
         return arrays
 
     def _about(self) -> dict[str, Any]:
-        return super()._about() | {"trained": [state.trained for state in self._transport.states.values()]}
+        states = self._transport.states.values()
+        return super()._about() | {"trained": [each.trained for each in states], "loss": [each.loss for each in states]}
 
     def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
         super()._restore(arrays, about)
@@ -124,28 +117,27 @@ class Training(Course):
             if f"best/{i}/entity" in arrays
         }
         self._transport.states = {
-            name: ClientState.of(arrays, about["trained"][i], f"client/{i}/")
+            name: ClientState.of(arrays, about["trained"][i], about["loss"][i], f"client/{i}/")
             for i, name in enumerate(self._transport.states)
         }
 
 
 def train(
     federation: Federation,
-    method: str = "pfedeg-plus",
-    model: str = "transe",
+    method: str | Method = "pfedeg-plus",
+    model: str | ModelType = "transe",
     *,
     out: str | Path | None = None,
     resume: bool = False,
-    strategy: Strategy | None = None,
     threads: int | None = None,
     **settings: Any,
 ) -> Training:
     """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
     config = Config(method=method, model=model, **settings)
-    return Training(federation, config, out=out, resume=resume, strategy=strategy, threads=threads).run()
+    return Training(federation, config, out=out, resume=resume, threads=threads).run()
 
 
-def warn_about(federation: Federation, shared: Shared, method: str) -> None:
+def warn_about(federation: Federation, shared: Shared, method: Method) -> None:
     """Tell what about the data will limit the run."""
     graphs = federation.graphs
     for name, graph in graphs.items():
@@ -155,7 +147,7 @@ def warn_about(federation: Federation, shared: Shared, method: str) -> None:
             )
     if not any(len(graph.valid) for graph in graphs.values()):
         warnings.warn("no client has valid triples: no early stopping, the last tables are kept", DataWarning, 3)
-    if method in ("single", "collective"):
+    if not method.is_federated:
         return
     if len(graphs) == 1:
         warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)

@@ -1,36 +1,37 @@
 """The only round loop: select, aggregate, exchange, evaluate. Everything else consumes what it yields."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from pfedeg import randomness
-from pfedeg.graphs.alignment import ClientId, Rows, Shared
+from pfedeg.errors import InputError
+from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import Split
-from pfedeg.methods.affinity import Weights
-from pfedeg.methods.base import State, Strategy
+from pfedeg.methods.base import State, Strategy, Weights
+from pfedeg.methods.exchange import Download, Upload
 from pfedeg.training.evaluation import Metrics
 
 
 class Update(NamedTuple):
     """What a client returns after training."""
 
-    rows: Rows
+    upload: Upload
     loss: float
 
 
 class Transport(Protocol):
     """Between server and clients: in this process, or over a network."""
 
-    def uploads(self) -> Mapping[ClientId, Rows]:
-        """Every client's rows as they are now (before the first round: their start)."""
+    def uploads(self) -> Mapping[ClientId, Upload]:
+        """Every client's upload as it is now (before the first round: from its start)."""
 
-    def exchange(self, number: int, downloads: Mapping[ClientId, Rows]) -> Mapping[ClientId, Update]:
+    def exchange(self, number: int, downloads: Mapping[ClientId, Download]) -> Mapping[ClientId, Update]:
         """Let the clients that get a download train for one round."""
 
     def evaluate(
-        self, number: int, split: Split, downloads: Mapping[ClientId, Rows] | None
+        self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
         """Let all clients evaluate their tables, with the downloads in place if there are any."""
 
@@ -55,6 +56,7 @@ def run(
     transport: Transport,
     shared: Shared,
     *,
+    width: int,
     rounds: int,
     seed: int,
     fraction: float = 1.0,
@@ -64,7 +66,10 @@ def run(
     state: State | None = None,
     retired: Collection[ClientId] = (),
 ) -> Iterator[Round]:
-    """Rounds done + 1 … rounds. `retired` may grow while this runs: clients in it are selected no more."""
+    """Rounds done + 1 … rounds. `retired` may grow while this runs: clients in it are selected no more.
+
+    `width` is the number of real numbers per entity.
+    """
     state = strategy.init(shared) if state is None else state
     latest = dict(transport.uploads())
     for number in range(done + 1, rounds + 1):
@@ -72,26 +77,50 @@ def run(
         selected = [client for client in select(shared, fraction, seed, number) if client not in retired]
         if not selected:
             return
-        state, downloads = strategy.aggregate(state, shared, latest, selected)
+        state, downloads = _aggregate(strategy, state, shared, latest, selected, width)
         updates = transport.exchange(number, downloads)
-        latest |= {client: update.rows for client, update in updates.items()}
+        latest |= {client: update.upload for client, update in updates.items()}
         metrics = None
         if number % eval_every == 0 or number == rounds:
             final = None
             if evaluate == "after_aggregation":
-                _, final = strategy.aggregate(state, shared, latest, shared.clients)
+                _, final = _aggregate(strategy, state, shared, latest, shared.clients, width)
             metrics = transport.evaluate(number, "valid", final)
         yield Round(
             number=number,
             selected=tuple(selected),
             loss={client: update.loss for client, update in updates.items()},
             metrics=metrics,
-            weights=state.get("weights"),
+            weights=strategy.relation_graph(state),
             seconds=time.perf_counter() - began,
-            bytes_up=sum(update.rows.nbytes for update in updates.values()),
-            bytes_down=sum(rows.nbytes for rows in downloads.values()),
+            bytes_up=sum(update.upload.nbytes for update in updates.values()),
+            bytes_down=sum(download.nbytes for download in downloads.values()),
             state=state,
         )
+
+
+def _aggregate(
+    strategy: Strategy,
+    state: State,
+    shared: Shared,
+    latest: Mapping[ClientId, Upload],
+    selected: Sequence[ClientId],
+    width: int,
+) -> tuple[State, dict[ClientId, Download]]:
+    """`Strategy.aggregate`, whose downloads are checked before they are used."""
+    state, downloads = strategy.aggregate(state, shared, latest, selected)
+    found = {}
+    for client in selected:
+        text = f"{type(strategy).__name__}.aggregate: the download of client {client!r}"
+        if client not in downloads:
+            raise InputError(f"{text} is missing; every selected client needs one")
+        try:
+            ids = shared.travelling[client]
+            strategy.downloads.check(downloads[client], ids, width)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InputError(f"{text} is invalid: {error}") from None
+        found[client] = downloads[client]
+    return state, found
 
 
 def select(shared: Shared, fraction: float, seed: int, number: int) -> list[ClientId]:

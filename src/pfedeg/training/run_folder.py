@@ -19,9 +19,11 @@ from pfedeg.errors import InputError
 from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_json, writing
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.training.config import Config
 
 Arrays = dict[str, NDArray[Any]]
 CHECKPOINT = "checkpoint.safetensors"
+SCHEMA = 2  # of the files in a run folder
 
 
 class RunFolder:
@@ -55,7 +57,7 @@ class RunFolder:
                 home = folder / "clients" / safe_name(client)
                 home.mkdir(parents=True)
                 write_arrays(home / "graph.safetensors", _graph_arrays(graph), {"client": client})
-            write_json(folder / "config.json", config)
+            write_json(folder / "config.json", {"schema": SCHEMA, **config})
             write_json(folder / "provenance.json", provenance)
 
         create_folder(self.path, fill)
@@ -83,6 +85,13 @@ class RunFolder:
         if not isinstance(content, dict):
             raise InputError(f"{path}: damaged (not a JSON object)")
         return content
+
+    def config(self) -> Config:
+        """The settings of the run, checked; also those of a folder that an earlier version wrote."""
+        try:
+            return Config(**saved_settings(self.read("config.json")))
+        except InputError as error:
+            raise InputError(f"{self.path / 'config.json'}: {error}") from None
 
     def finished(self) -> bool:
         """Whether there is a result."""
@@ -200,6 +209,15 @@ class RunFolder:
             if len(part) and (part.min() < 0 or (part.max(0) >= limit).any()):
                 raise InputError(f"{path}: damaged (a triple names an unknown id)")
         return KnowledgeGraph(entities, relations, *parts, labels=labels)
+
+
+def saved_settings(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in a config.json of this version's schema or an earlier one."""
+    schema = content.get("schema", 1)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise InputError(f"written by a newer version of pfedeg (schema {schema!r}; this one reads up to {SCHEMA})")
+    # schema 1 had null where a method did not use a setting, and neither objective nor optimizer
+    return {name: value for name, value in content.items() if name != "schema" and value is not None}
 
 
 def provenance(fingerprint: str, source: str, seed: int) -> dict[str, Any]:

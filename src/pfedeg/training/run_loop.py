@@ -34,7 +34,7 @@ class Progress:
     stopped: bool = False
 
 
-class Course(ABC):
+class RunLoop(ABC):
     """An iterator over the rounds of a run. What depends on where the clients are is left to those who inherit.
 
     With a folder, everything is kept in it: a break leaves a checkpoint, from which the same run can go on.
@@ -106,17 +106,16 @@ class Course(ABC):
         config, progress = self.config, self._progress
         if progress.stopped:
             return
-        assert config.rounds is not None
-        assert config.eval_every is not None
         loop = run(
             self._strategy,
             self._transport,
             self._shared,
+            width=config.build_model().entity_width,
             rounds=config.rounds,
             seed=config.seed,
-            fraction=config.fraction or 1.0,
+            fraction=config.fraction,
             eval_every=config.eval_every,
-            evaluate=config.evaluate or "after_training",
+            evaluate=config.evaluate,
             done=progress.round,
             state=self._state,
             retired=progress.retired,
@@ -142,7 +141,8 @@ class Course(ABC):
         assert done.metrics is not None
         active = {name: m for name, m in done.metrics.items() if name not in progress.retired}
         progress.metrics |= active
-        scopes = {name: [name] for name in active} if self.config.method == "single" else {"": list(progress.metrics)}
+        alone = self.config.method_type.trains == "alone"
+        scopes = {name: [name] for name in active} if alone else {"": list(progress.metrics)}
         for scope, members in scopes.items():
             metric = weighted({name: progress.metrics[name] for name in members})
             best, at, stale = progress.best.get(scope, (-1.0, 0, 0))
@@ -254,10 +254,10 @@ class Course(ABC):
             raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")
         if before.get("secret", "") != origin.get("secret", ""):
             raise InputError(f"{folder.path}: holds a run with another alignment secret; choose another --out")
-        settings = folder.read("config.json") | {"strategy": before.get("strategy")}
-        for name, value in (self.config.as_dict() | {"strategy": origin["strategy"]}).items():
-            if settings.get(name) != value:
-                text = f"holds a run with {name} = {settings.get(name)}, not {value}"
+        saved, wanted = folder.config().as_dict(), self.config.as_dict()
+        for name in dict.fromkeys((*wanted, *saved)):
+            if saved.get(name) != wanted.get(name):
+                text = f"holds a run with {name} = {saved.get(name)}, not {wanted.get(name)}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
 
 

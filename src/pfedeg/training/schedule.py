@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from pfedeg.engine.interface import Crew, Kernels, Solo
+from pfedeg.engine.interface import Engine, MultiThreaded, SingleThreaded
 from pfedeg.graphs.alignment import ClientId
 
 # The share of a client's training that several threads inside it do no faster than one: measured on two cores as 12 to
@@ -21,20 +21,20 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple, Generic[T]):
-    """A client's work: how much it is, in any unit, and what to call with kernels to have it done."""
+    """A client's work: how much it is, in any unit, and what to call with engine to have it done."""
 
     size: float
-    do: Callable[[Kernels], T]
+    do: Callable[[Engine], T]
 
 
-def carry_out(jobs: Mapping[ClientId, Job[T]], kernels: Kernels) -> dict[ClientId, T]:
+def carry_out(jobs: Mapping[ClientId, Job[T]], engine: Engine) -> dict[ClientId, T]:
     """Everybody's result, in the order given. Of several errors the first in that order is raised."""
     names = list(jobs)
     begun: dict[ClientId, Future[T]] = {}
-    if isinstance(kernels, Crew):
-        places = side_by_side([job.size for job in jobs.values()], kernels.threads)
-        begun = _at_once({names[i]: jobs[names[i]] for i in places}, kernels)
-    return {name: begun[name].result() if name in begun else job.do(kernels) for name, job in jobs.items()}
+    if isinstance(engine, MultiThreaded):
+        places = side_by_side([job.size for job in jobs.values()], engine.threads)
+        begun = _at_once({names[i]: jobs[names[i]] for i in places}, engine)
+    return {name: begun[name].result() if name in begun else job.do(engine) for name, job in jobs.items()}
 
 
 def side_by_side(sizes: Sequence[float], threads: int) -> list[int]:
@@ -53,11 +53,11 @@ def side_by_side(sizes: Sequence[float], threads: int) -> list[int]:
     return chosen
 
 
-def _at_once(jobs: Mapping[ClientId, Job[T]], crew: Crew) -> dict[ClientId, Future[T]]:
+def _at_once(jobs: Mapping[ClientId, Job[T]], crew: MultiThreaded) -> dict[ClientId, Future[T]]:
     """Begin with the first; whoever is done takes the next. Ctrl-C stops all of them."""
     futures: dict[ClientId, Future[T]] = {}
-    solos = [crew.solo() for _ in range(min(crew.threads, len(jobs)))]
-    idle: SimpleQueue[Solo] = SimpleQueue()
+    solos = [crew.single() for _ in range(min(crew.threads, len(jobs)))]
+    idle: SimpleQueue[SingleThreaded] = SimpleQueue()
     for solo in solos:
         idle.put(solo)
 

@@ -15,8 +15,8 @@ class FusedCrew(Fused):
         super().__init__(threads)
         self.threads = threads
 
-    def solo(self) -> "FusedSolo":
-        """See `Crew.solo`."""
+    def single(self) -> "FusedSolo":
+        """See `MultiThreaded.single`."""
         return FusedSolo()
 
 
@@ -29,7 +29,8 @@ class FusedSolo(Fused):
         self._team: _Stoppable = _Stoppable()
 
     def stop(self) -> None:
-        """See `Solo.stop`."""
+        """See `SingleThreaded.stop`."""
+        self._numpy.stop()
         self._team.stop()
 
 

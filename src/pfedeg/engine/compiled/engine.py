@@ -1,4 +1,6 @@
-"""The kernels that run: numba's, behind the interface of `Kernels`."""
+"""The compiled engine: numba's code behind the interface of `Engine`."""
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,67 +9,85 @@ from pfedeg import randomness
 from pfedeg.engine.compiled import ranking
 from pfedeg.engine.compiled import training_loop as passes
 from pfedeg.engine.compiled.lanes import QUERIES
+from pfedeg.engine.compiled.lanes.operations import MODELS
 from pfedeg.engine.compiled.workspace import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, Questions, Tables, epoch_keys
+from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team
-from pfedeg.models.base import Mat, Model
+from pfedeg.engine.reference import NumpyEngine
+from pfedeg.models.base import Mat, Model, Tables
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
+from pfedeg.optimizers.base import OptimizerState
+
+
+class Moments(NamedTuple):
+    """Adam's first and second moments of both tables."""
+
+    entity1: Mat
+    entity2: Mat
+    relation1: Mat
+    relation2: Mat
 
 
 class Fused:
-    """`Kernels` compiled by numba, run by a team of threads."""
+    """`Engine` compiled by numba, run by a team of threads; what has no compiled code runs in numpy."""
 
     def __init__(self, threads: int = 1) -> None:
         """Results are the same for any number of threads."""
-        self._team = Team(threads)
+        self._team, self._numpy = Team(threads), NumpyEngine()
 
     def train(
         self,
-        model: Model,
-        local: Local,
-        absorb: Absorb,
+        recipe: Recipe,
         tables: Tables,
-        moments: Moments,
+        state: OptimizerState,
         knowledge: Knowledge,
         positives: Positives,
         key: int,
     ) -> float:
-        """See `Kernels.train`."""
+        """See `Engine.train`."""
+        model, batches = recipe.model, recipe.batches
+        adam, objective = recipe.optimizer, recipe.objective
+        if not (type(model) in MODELS and isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
+            return self._numpy.train(recipe, tables, state, knowledge, positives, key)
         n = len(positives.triples)
-        keys = [epoch_keys(key, epoch) for epoch in range(local.epochs)]
+        keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
-        settings = make_settings(local, absorb, len(tables.entity))
-        chunk = local.chunk if local.sampling == "shared" else None
+        settings = make_settings(batches, objective, adam, recipe.absorb, len(tables.entity))
+        chunk = batches.chunk if batches.sampling == "shared" else None
+        moments = Moments(*(state[name] for name in Moments._fields))
         wide = Tables(*(widen(model, table) for table in tables))
         known = Knowledge(*(widen(model, rows) for rows in knowledge))
-        entity1, entity2, relation1, relation2 = (widen(model, array) for array in moments[:4])
-        worked = Moments(entity1, entity2, relation1, relation2, moments.steps)
-        done, steps = int(moments.steps[0]), local.epochs * -(-n // local.batch)
-        scratch = make_scratch(settings, chunk, wide, min(local.batch, n), self._team.size)
+        worked = Moments(*(widen(model, array) for array in moments))
+        done, steps = int(state["steps"][0]), batches.epochs * -(-n // batches.size)
+        scratch = make_scratch(settings, chunk, wide, min(batches.size, n), self._team.size)
         scratch.steps[:] = 0 if done else -1
         arguments = (
             model,
             settings,
             chunk,
-            make_contrast(absorb),
+            make_contrast(recipe.absorb),
             wide,
             worked,
             known,
             positives,
             orders,
             negative_keys,
-            make_rates(local, done, steps),
+            make_rates(adam, done, steps),
             scratch,
         )
         self._team.run(passes.train, *arguments)
-        for changed, kept in zip((*wide, *worked[:4]), (*tables, *moments[:4]), strict=True):
+        for changed, kept in zip((*wide, *worked), (*tables, *moments), strict=True):
             narrow(model, changed, kept)
-        moments.steps[0] += steps
-        return float(scratch.total[0]) / (n * local.epochs)
+        state["steps"][0] += steps
+        return float(scratch.total[0]) / (n * batches.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
-        """See `Kernels.scores`."""
+        """See `Engine.scores`."""
+        if type(model) not in MODELS:
+            return self._numpy.scores(model, tables, queries)
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
         entity, queries = widen(model, tables.entity), widen(model, queries)
@@ -76,7 +96,9 @@ class Fused:
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
-        """See `Kernels.ranks`."""
+        """See `Engine.ranks`."""
+        if type(model) not in MODELS:
+            return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
         entity, queries = widen(model, tables.entity), widen(model, queries)
         room = ranking.make_room(self._team.size, entity.shape[1])

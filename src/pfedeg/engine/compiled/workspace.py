@@ -6,11 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Absorb, Local, Tables
+from pfedeg.engine.interface import Absorb, Batches
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.vectors import LANES, WIDE
 from pfedeg.graphs.triples import Ids
-from pfedeg.models.base import Mat, Model
+from pfedeg.models.base import Mat, Model, Tables
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
 
 ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
 NARROW = 128  # rows of at most so many numbers are moved one by one
@@ -107,35 +109,35 @@ def narrow(model: Model, wide: Mat, rows: Mat) -> None:
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
 
 
-def make_settings(local: Local, absorb: Absorb, entities: int) -> Settings:
+def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, absorb: Absorb, entities: int) -> Settings:
     """The settings of a call."""
     return Settings(
-        local.batch,
-        local.negatives,
-        local.loss == "mean",
-        np.float32(local.alpha),
-        local.beta1,
-        local.beta2,
-        np.float32(local.epsilon),
+        batches.size,
+        batches.negatives,
+        batches.reduction == "mean",
+        np.float32(objective.alpha),
+        adam.beta1,
+        adam.beta2,
+        np.float32(adam.epsilon),
         absorb.pull,
-        absorb.pull == 0 and absorb.contrast == 0 and touched(local, entities) < MOST,
-        math.ceil(-32 / math.log2(local.beta1)) if local.beta1 > 0 else 0,
+        absorb.pull == 0 and absorb.contrast == 0 and touched(batches, entities) < MOST,
+        math.ceil(-32 / math.log2(adam.beta1)) if adam.beta1 > 0 else 0,
     )
 
 
-def touched(local: Local, entities: int) -> float:
+def touched(batches: Batches, entities: int) -> float:
     """The part of all rows that a batch is likely to read: heads, tails and negatives."""
-    drawn = local.negatives * (-(-local.batch // local.chunk) if local.sampling == "shared" else local.batch)
-    return 1 - math.exp(-(drawn + 2 * local.batch) / max(1, entities))
+    positives = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
+    return 1 - math.exp(-(batches.negatives * positives + 2 * batches.size) / max(1, entities))
 
 
-def make_rates(local: Local, done: int, steps: int) -> Mat:
+def make_rates(adam: Adam, done: int, steps: int) -> Mat:
     """For step n = 1, 2, … of this call, the t-th in all: lr / (1 − β₁ᵗ), 1 / √(1 − β₂ᵗ), β₁ⁿ, √β₂ⁿ."""
     n = np.arange(1, steps + 1)
     t = done + n
-    rate, unbias = local.lr / (1 - local.beta1**t), 1 / np.sqrt(1 - local.beta2**t)
+    rate, unbias = adam.lr / (1 - adam.beta1**t), 1 / np.sqrt(1 - adam.beta2**t)
     with np.errstate(over="ignore"):  # an absurd lr becomes infinite, training diverges, and the client says so
-        return np.stack([rate, unbias, local.beta1**n, local.beta2 ** (n / 2)], 1).astype(np.float32)
+        return np.stack([rate, unbias, adam.beta1**n, adam.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
 def make_contrast(absorb: Absorb) -> Contrast | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pfedeg.experiments.report.results import METHODS, Entry
 from pfedeg.plots import new_figure, short
-from pfedeg.prediction.saved_run import Run
 from pfedeg.training.config import LABELS
+from pfedeg.training.saved_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,10 +14,10 @@ from typing import Any
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.models.registry import MODELS
-from pfedeg.prediction.saved_run import Run
 from pfedeg.text import suggest
 from pfedeg.training.config import LABELS, PFEDEG, Config
 from pfedeg.training.evaluation import HITS
+from pfedeg.training.saved_run import Run
 
 METRICS = ("mrr", *(f"hits@{k}" for k in HITS))
 METHODS = ("collective", "single", "fede", "fedec", *PFEDEG)  # in the order of the paper's tables

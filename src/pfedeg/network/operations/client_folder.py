@@ -131,7 +131,7 @@ class ClientHome:
 
     def work(self, say: Callable[[str], None]) -> None:
         """Join the server and answer what it asks, for ever."""
-        from pfedeg.engine.interface import default_kernels
+        from pfedeg.engine.interface import default_engine
         from pfedeg.network import flower
         from pfedeg.network.client_agent import Agent
 
@@ -151,7 +151,7 @@ class ClientHome:
             fingerprint(secret),
             sign=signer.sign,
             trusted=trusted,
-            kernels=default_kernels(place.threads),
+            engine=default_engine(place.threads),
             source=place.data,
             log=say,
         )

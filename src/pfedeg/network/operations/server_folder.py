@@ -313,7 +313,7 @@ class ServerHome:
             return Remote(
                 hub,
                 run,
-                config.resolved(),
+                config,
                 members,
                 sign=signer.sign,
                 certificate=signer.certificate,

@@ -19,6 +19,7 @@ from typing import Any
 
 from numba.extending import overload
 
+MODELS: set[type] = set()  # that have lanes
 QUERIES = 32  # a block: queries that are compared with all rows together
 
 
@@ -85,6 +86,8 @@ def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callabl
 
     It is put into its callers: to hand over four or five arrays, with their sizes, takes as long as to score a row.
     """
+
+    MODELS.update(models)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @overload(operation, jit_options={"forceinline": True})

@@ -3,44 +3,80 @@
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Kernels, Tables, default_kernels
+from pfedeg.engine.interface import Engine, Tables, default_engine
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split, normal
-from pfedeg.prediction.answer import Answerer, Calibration, Prediction, ask, look_up, predict
+from pfedeg.models.base import Model
 from pfedeg.text import suggest
-from pfedeg.training.config import Config
+from pfedeg.training.answering import Answerer, Calibration, Prediction, ask, look_up, predict
+from pfedeg.training.config import REGISTRIES, USUAL, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
-from pfedeg.training.run_folder import RunFolder
+from pfedeg.training.run_folder import RunFolder, saved_settings
+
+SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # others were a user's own
 
 
 class Run:
     """A finished run on disk: its settings, result and history; its tables for evaluation and prediction."""
 
-    def __init__(self, path: str | Path, kernels: Kernels | None = None) -> None:
+    def __init__(self, path: str | Path, engine: Engine | None = None) -> None:
         """Read what describes the run; tables and graphs are read when needed."""
         self.path, self._folder = Path(path), RunFolder.open(path)
         self.provenance = self._folder.read("provenance.json")
+        self.settings: dict[str, Any] = saved_settings(self._folder.read("config.json"))
         try:
-            self.config = Config(**self._folder.read("config.json"))
             self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+            self.method, self.model, self.seed = (self.settings[name] for name in ("method", "model", "seed"))
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: damaged, or a run of another version of pfedeg ({error})") from None
         self.history: list[dict[str, Any]] = self._folder.history()
-        self._given = kernels
-        self._model = self.config.build_model()
+        self._given = engine
         self.graph = cache(self._graph)
         self.tables = cache(self._tables)
 
     @cached_property
-    def _kernels(self) -> Kernels:
+    def config(self) -> Config:
+        """The settings; an error if the run's method or model cannot be loaded here."""
+        return self._folder.config()
+
+    @cached_property
+    def _model(self) -> Model:
+        return self.config.build_model()
+
+    def label(self, part: Literal["method", "model", "objective", "optimizer"]) -> str:
+        """How a part of the run is called, even where it cannot be loaded."""
+        saved = self.provenance.get("labels")
+        if isinstance(saved, dict) and isinstance(saved.get(part), str):
+            return str(saved[part])
+        strategy = self.provenance.get("strategy")  # schema 1: the class of the strategy
+        if part == "method" and isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES:
+            return strategy
+        identifier = str(self.settings.get(part, USUAL[part]))
+        return REGISTRIES[part].get(identifier).label if identifier in REGISTRIES[part] else identifier
+
+    @property
+    def effective_settings(self) -> dict[str, Any]:
+        """The settings with those that an earlier version did not save; as saved if a part cannot be loaded."""
+        try:
+            return self.config.as_dict()
+        except InputError:
+            return self.settings
+
+    @property
+    def title(self) -> str:
+        """The method and the model as people read them."""
+        return f"{self.label('method')}, {self.label('model')}"
+
+    @cached_property
+    def _engine(self) -> Engine:
         """Made when needed: who only looks at a run does not wait for the compiler to be loaded."""
-        return self._given or default_kernels()
+        return self._given or default_engine()
 
     @property
     def has_tables(self) -> bool:
@@ -80,14 +116,14 @@ class Run:
     def ranks(self, split: Split = "test", side: Side = "tail") -> dict[ClientId, NDArray[np.float64]]:
         """The rank of every triple of a split among its client's candidates, in the graph's order."""
         return {
-            client: Evaluator(self.graph(client)).ranks(self._kernels, self._model, self.tables(client), split, side)
+            client: Evaluator(self.graph(client)).ranks(self._engine, self._model, self.tables(client), split, side)
             for client in self.clients
         }
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
         client = self.named(client)
-        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        parts = self._engine, self._model, self.tables(client), self.graph(client)
         return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
 
     def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
@@ -101,7 +137,7 @@ class Run:
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """For many questions to one client."""
         client = self.named(client)
-        parts = self._kernels, self._model, self.tables(client), self.graph(client)
+        parts = self._engine, self._model, self.tables(client), self.graph(client)
         return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
 
     def calibration(self, client: ClientId) -> Calibration | None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Kernels, Tables
+from pfedeg.engine.interface import Engine, Tables
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split, normal
 from pfedeg.models.base import Mat, Model
@@ -46,7 +46,7 @@ class Answerer:
 
     def __init__(
         self,
-        kernels: Kernels,
+        engine: Engine,
         model: Model,
         tables: Tables,
         graph: KnowledgeGraph,
@@ -54,7 +54,7 @@ class Answerer:
         calibration: Calibration | None = None,
     ) -> None:
         """What stands in the graph is looked up once."""
-        self._kernels, self._model, self._tables, self._graph, self._side = kernels, model, tables, graph, side
+        self._engine, self._model, self._tables, self._graph, self._side = engine, model, tables, graph, side
         self._calibration = calibration
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
 
@@ -68,11 +68,11 @@ class Answerer:
         if k < 1:
             raise InputError(f"k: {k} is out of range; it must be at least 1")
         step = max(1, MOST_SCORES // len(self._graph.entities))
-        compose = self._model.compose if self._side == "tail" else self._model.invert
+        compose = self._model.compose if self._side == "tail" else self._model.compose_inverse
         for first in range(0, len(questions), step):
             given, relation = np.array(questions[first : first + step], np.int64).T
             queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
-            scores = self._kernels.scores(self._model, self._tables, np.ascontiguousarray(queries))
+            scores = self._engine.scores(self._model, self._tables, np.ascontiguousarray(queries))
             for question, row in zip(questions[first : first + step], scores, strict=True):
                 yield self._best(row, self.facts(question), k, hidden, least)
 
@@ -103,7 +103,7 @@ class Answerer:
 
 
 def predict(
-    kernels: Kernels,
+    engine: Engine,
     model: Model,
     tables: Tables,
     graph: KnowledgeGraph,
@@ -118,7 +118,7 @@ def predict(
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
     side, question = ask(graph, relation, head, tail)
-    answerer = Answerer(kernels, model, tables, graph, side, calibration if side == "tail" else None)
+    answerer = Answerer(engine, model, tables, graph, side, calibration if side == "tail" else None)
     return next(answerer.answers([question], k, hidden=() if known else SPLITS, least=least))
 
 

@@ -1,0 +1,85 @@
+"""What travels between clients and server: tables of rows by aligned id, and scalars. Checked on both sides."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+
+from pfedeg.graphs.alignment import Rows
+from pfedeg.graphs.triples import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What a client sends after a round: rows by table, and numbers by name."""
+
+    tables: Mapping[str, Rows] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its rows and scalars."""
+        return sum(rows.nbytes for rows in self.tables.values()) + 8 * len(self.scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Download(Upload):
+    """What a client is sent before a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTable:
+    """A table that a method declares to travel: rows of entities that another client has too."""
+
+    name: str
+    width: int | None = None  # numbers per row; None: as many as the model has per entity
+    partial: bool = False  # whether only some of the rows may be sent
+
+
+ENTITY = SharedTable("entity")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Which tables and scalars an upload or a download has."""
+
+    tables: tuple[SharedTable, ...] = (ENTITY,)
+    scalars: tuple[str, ...] = ()
+
+    def check(self, message: Upload, shared: Ids, entity_width: int) -> None:
+        """Raise ValueError, saying what is wrong, unless the message has exactly these contents, finite and in shape.
+
+        `shared` holds the sorted ids of the client's entities that another client has too.
+        """
+        _check_names("tables", message.tables, [table.name for table in self.tables])
+        _check_names("scalars", message.scalars, self.scalars)
+        for name, value in message.scalars.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+                raise ValueError(f"scalar {name!r} is {value!r}, not a finite number")
+        for table in self.tables:
+            _check_rows(table, message.tables[table.name], shared, table.width or entity_width)
+
+
+def _check_names(what: str, found: Mapping[str, object], declared: Sequence[str]) -> None:
+    if set(found) != set(declared):
+        raise ValueError(
+            f"{what}: expected {', '.join(declared) or 'none'}, found {', '.join(map(str, found)) or 'none'}"
+        )
+
+
+def _check_rows(table: SharedTable, rows: Rows, shared: Ids, width: int) -> None:
+    ids, values = rows.ids, rows.values
+    if ids.dtype != np.int32 or ids.ndim != 1:
+        raise ValueError(f"table {table.name!r}: its ids are not a list of int32")
+    if values.dtype != np.float32 or values.shape != (len(ids), width):
+        expected = f"float32 of shape ({len(ids)}, {width})"
+        raise ValueError(f"table {table.name!r}: its values are {values.dtype} of shape {values.shape}, not {expected}")
+    if table.partial:
+        place = np.minimum(np.searchsorted(shared, ids), max(len(shared) - 1, 0))
+        if (ids[1:] <= ids[:-1]).any() or (len(ids) and not (len(shared) and (shared[place] == ids).all())):
+            raise ValueError(f"table {table.name!r}: ids that are not shared entities of this client, or not in order")
+    elif ids is not shared and not np.array_equal(ids, shared):
+        raise ValueError(f"table {table.name!r}: its ids are not those of the client's shared entities, in order")
+    if not np.isfinite(values).all():
+        raise ValueError(f"table {table.name!r}: values that are not finite")

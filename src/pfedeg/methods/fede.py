@@ -1,0 +1,44 @@
+"""FedE (Chen et al. 2021): clients start each round from the plain mean over the owners of an entity."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pfedeg.engine.interface import Absorb
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.methods.base import Method, State, Strategy
+from pfedeg.methods.exchange import Download, Upload
+from pfedeg.methods.mixing import mean
+
+
+@dataclass(frozen=True, slots=True)
+class Averaging(Strategy):
+    """The plain mean; FedEC differs only in what clients do with it."""
+
+    absorb: Absorb = Absorb(replace=True)
+    threads: int | None = None
+
+    def aggregate(
+        self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
+    ) -> tuple[State, Mapping[ClientId, Download]]:
+        """The mean of the uploads."""
+        latest = {client: upload.tables["entity"] for client, upload in uploads.items()}
+        rows = mean(shared, latest, selected, self.threads)
+        return state, {client: Download({"entity": rows[client]}) for client in selected}
+
+    def shares(
+        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
+    ) -> dict[ClientId, float]:
+        """Every owner has the same share."""
+        return {name: 1 / len(owners) for name in owners if name != learner}
+
+
+METHOD = Method(
+    name="fede",
+    label="FedE",
+    summary="the mean over the owners of an entity",
+    reference="Chen et al. 2021",
+    build=lambda settings, threads: Averaging(threads=threads),
+    role="baseline",
+    defaults={"evaluate": "after_aggregation"},
+    color="#e69f00",
+)

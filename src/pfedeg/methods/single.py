@@ -1,0 +1,44 @@
+"""Single: each client alone. Its strategy sends nothing, and Collective uses it too."""
+
+from collections.abc import Mapping, Sequence
+
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.methods.base import NOTHING, ClientView, Method, State, Strategy
+from pfedeg.methods.exchange import Download, Upload
+
+EPOCHS = {"epochs": 1, "rounds": 900, "moments": "keep", "eval_every": 10}  # a round is one epoch
+
+
+class Alone(Strategy):
+    """Nothing travels."""
+
+    uploads = NOTHING
+    downloads = NOTHING
+
+    def aggregate(
+        self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
+    ) -> tuple[State, Mapping[ClientId, Download]]:
+        """Nothing to send."""
+        return state, dict.fromkeys(selected, Download())
+
+    def upload(self, client: ClientView) -> Upload:
+        """Nothing to send."""
+        return Upload()
+
+    def shares(
+        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
+    ) -> dict[ClientId, float]:
+        """Nobody learns from anybody."""
+        return {}
+
+
+METHOD = Method(
+    name="single",
+    label="Single",
+    summary="each client alone",
+    build=lambda settings, threads: Alone(),
+    trains="alone",
+    role="baseline",
+    defaults=EPOCHS,
+    color="#222222",
+)

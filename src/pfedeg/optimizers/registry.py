@@ -1,0 +1,6 @@
+"""The optimisers by name."""
+
+from pfedeg.optimizers.base import OptimizerType
+from pfedeg.registry import Registry
+
+OPTIMIZERS = Registry("optimizer", OptimizerType, {"adam": "pfedeg.optimizers.adam:OPTIMIZER"})

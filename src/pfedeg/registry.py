@@ -1,0 +1,121 @@
+"""Named things that users may add to: built-in ones, those of entry points, and `package.module:NAME`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, Protocol, TypeVar
+
+from pfedeg.errors import InputError
+from pfedeg.text import suggest
+
+
+class Named(Protocol):
+    """What a registry holds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Generic[T]):
+    """One kind of thing by name. An identifier is a built-in name, an entry point's name, or `package.module:NAME`."""
+
+    def __init__(self, kind: str, of: type[T], builtin: Mapping[str, str]) -> None:
+        """`builtin` maps names to `package.module:NAME`; entry points are those of the group `pfedeg.{kind}s`."""
+        self.kind, self._of, self._builtin = kind, of, dict(builtin)
+        self._loaded: dict[str, T] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._builtin)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._builtin
+
+    def __getitem__(self, identifier: str) -> T:
+        return self.get(identifier)
+
+    def values(self) -> list[T]:
+        """The built-in ones, in order."""
+        return [self.get(name) for name in self]
+
+    def loaded(self) -> dict[str, T]:
+        """The built-in ones, and the others that were asked for, by identifier."""
+        return {name: self.get(name) for name in self} | self._loaded
+
+    def position(self, identifier: str) -> tuple[int, str]:
+        """A key to sort identifiers by: built-in ones in their order, then the others by name."""
+        names = list(self)
+        return (names.index(identifier), "") if identifier in names else (len(names), identifier)
+
+    def get(self, identifier: str) -> T:
+        """The thing of an identifier, or an error with a hint at names like it."""
+        if identifier not in self._loaded:
+            self._loaded[identifier] = self._find(identifier)
+        return self._loaded[identifier]
+
+    def identify(self, wanted: Any) -> str:
+        """The identifier of a name, a label as tables print it, or the thing itself."""
+        if isinstance(wanted, self._of):
+            return self._identify_object(wanted)
+        if not isinstance(wanted, str):
+            raise InputError(f"{self.kind}: expected a name, package.module:NAME or a {self._of.__name__}")
+        if wanted in self._builtin or ":" in wanted:
+            return wanted
+        labels = {self.get(name).label.casefold(): name for name in self}
+        return labels.get(wanted.casefold(), wanted)
+
+    def _identify_object(self, thing: T) -> str:
+        for identifier, known in self.loaded().items():
+            if known is thing:
+                return identifier
+        for module in list(sys.modules.values()):
+            for attribute, value in list(getattr(module, "__dict__", {}).items()):
+                if value is thing:
+                    identifier = f"{module.__name__}:{attribute}"
+                    self._loaded[identifier] = thing
+                    return identifier
+        text = f"{self.kind} {thing.name!r}: assign it to a name at the top level of a module"
+        raise InputError(f"{text}, so that a saved run can find it again")
+
+    def _find(self, identifier: str) -> T:
+        path = self._builtin.get(identifier)
+        if path is None and ":" not in identifier:
+            added = {point.name: point.value for point in entry_points(group=f"pfedeg.{self.kind}s")}
+            path = added.get(identifier)
+            if path is None:
+                raise InputError(f"unknown {self.kind} {identifier!r}{suggest(identifier, [*self, *added])}")
+        return self._load(path or identifier)
+
+    def _load(self, path: str) -> T:
+        name, _, attribute = path.partition(":")
+        try:
+            module = _import(name)
+        except Exception as error:  # whatever a user's module raises
+            raise InputError(f"{self.kind} {path!r}: cannot import {name}: {error}") from None
+        found = getattr(module, attribute, None)
+        if not isinstance(found, self._of):
+            known = [key for key, value in vars(module).items() if isinstance(value, self._of)]
+            hint = suggest(attribute, known) if known else f"; it defines no {self._of.__name__}"
+            raise InputError(f"{self.kind} {path!r}: {name} has no {self._of.__name__} called {attribute!r}{hint}")
+        return found
+
+
+def _import(name: str) -> Any:
+    """Import a module; one of the current folder too, as `python -m` does."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0] or os.getcwd() in sys.path:
+            raise
+    sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except BaseException:
+        sys.path.remove(os.getcwd())
+        raise
