@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 
 from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
+from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, positives, questions
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import start_rows
+from pfedeg.models.base import start_rows, Tables
 from pfedeg.models.registry import MODELS
 
 Sampling = Literal["own", "shared"]

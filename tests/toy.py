@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from pfedeg.engine.interface import Tables
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, sorted_unique
 from pfedeg.graphs.triples import Ids
-from pfedeg.models.base import Mat, Model
+from pfedeg.models.base import Mat, Model, Tables
 
 
 def toy_graph(

@@ -57,7 +57,7 @@ def choices(kind: type, item: "Field[Any]") -> tuple[str, ...] | None:
 def value_type(kind: type, item: "Field[Any]") -> type[Value]:
     """The type of a setting: int, float or str."""
     hint = get_type_hints(kind)[item.name]
-    return str if get_origin(hint) is Literal else hint  # type: ignore[no-any-return]
+    return str if get_origin(hint) is Literal else hint
 
 
 def check_setting(kind: type, item: "Field[Any]", value: Any) -> Value:
@@ -73,8 +73,8 @@ def check_setting(kind: type, item: "Field[Any]", value: Any) -> Value:
         what = {float: "a number", int: "a whole number", str: "a text"}[wanted]
         raise InputError(f"{name}: {value!r} is not {what}")
     if not isinstance(value, int | float):
-        return value  # type: ignore[no-any-return]
-    bounds = [] if isfinite(value) else [(False, "finite")]
+        return value
+    bounds = [] if isinstance(value, int) or isfinite(value) else [(False, "finite")]
     if meta["least"] is not None:
         bounds.append((value >= meta["least"], f"at least {meta['least']}"))
     if meta["above"] is not None:

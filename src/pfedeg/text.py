@@ -1,4 +1,4 @@
-"""Text for people: numbers of things, durations, names that were mistyped, and nothing that could control a terminal."""
+"""Text for people: plurals, durations, hints at mistyped names, and no control characters."""
 
 import difflib
 from typing import Any

@@ -17,7 +17,7 @@ import pytest
 
 from pfedeg.cli import main as cli
 from pfedeg.cli import tables as terminal
-from pfedeg.engine.interface import default_kernels
+from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triples import write_tsv
@@ -60,7 +60,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def finished(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "finished"
-    Training(synthetic, Config(**SETTINGS), out=out, kernels=default_kernels(1), source="woods").run()
+    Training(synthetic, Config(**SETTINGS), out=out, engine=default_engine(1), source="woods").run()
     return out
 
 
@@ -68,7 +68,7 @@ def finished(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) ->
 def unfinished(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was broken off after two rounds."""
     out = tmp_path_factory.mktemp("runs") / "unfinished"
-    for done in Training(synthetic, Config(**SETTINGS), out=out, kernels=default_kernels(1)):
+    for done in Training(synthetic, Config(**SETTINGS), out=out, engine=default_engine(1)):
         if done.number == 2:
             break
     return out
@@ -423,7 +423,7 @@ def test_data_that_limits_a_run_is_told_on_stderr(call: Call, tmp_path: Path) ->
         f"warning: {tmp_path}: dropped 1 duplicate triple(s)",
         f"warning: client {name!r} has no valid and test triples: it trains without evaluation",
         "warning: no client has valid triples: no early stopping, the last tables are kept",
-        "warning: a federation of one client: there is nobody to learn from",
+        "warning: a federation of one client: it has no other client to learn from",
     ]
     assert call("show", tmp_path / "run").code == 0
 
@@ -434,7 +434,7 @@ def test_names_are_shown_as_they_are(call: Call, tmp_path: Path) -> None:
     other = KnowledgeGraph.from_names([("b", "s", "c"), ("c", "s", "d")], [("d", "s", "b")])
     out = tmp_path / "[/run]"
     config = Config(**SETTINGS)
-    Training(Federation({odd: graph, "plain": other}), config, out=out, kernels=default_kernels(1)).run()
+    Training(Federation({odd: graph, "plain": other}), config, out=out, engine=default_engine(1)).run()
     question = ["--client", odd, "--head", odd, "--relation", "[/r]", "--known"]
     for words in (["show", out], ["evaluate", out, "--split", "valid"], ["predict", out, *question]):
         done = call(*words)

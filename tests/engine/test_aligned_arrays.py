@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pfedeg.engine.interface import Tables
+from pfedeg.models.base import Tables
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.models.transe import TransE
 from recipes import fresh

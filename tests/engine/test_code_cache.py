@@ -138,10 +138,10 @@ TRAIN = """
 import hashlib
 import numpy as np
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.engine.interface import Absorb, Knowledge, Tables, positives
+from pfedeg.engine.interface import Absorb, Knowledge, positives
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.compiled.training_loop import train
-from pfedeg.models.base import MODELS, start_rows
+from pfedeg.models.base import MODELS, start_rows, Tables
 
 graph = KnowledgeGraph.from_names([(f"e{i * i % 97}", f"r{i % 3}", f"e{(i * i + 5 * i) % 89}") for i in range(90)])
 model = MODELS["complex"](36)

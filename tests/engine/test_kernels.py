@@ -9,13 +9,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pfedeg import randomness
+from pfedeg.models.base import Tables
 from pfedeg.engine import reference
 from pfedeg.engine.compiled import engine as fused
 from pfedeg.engine.compiled import workspace as scratch
 from pfedeg.engine.compiled import writing
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.compiled.row_updates import adam, adam_pulled
-from pfedeg.engine.interface import Absorb, Batches, Knowledge, Tables, epoch_keys, positives
+from pfedeg.engine.interface import Absorb, Batches, Knowledge, epoch_keys, positives
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, kernel
 from pfedeg.engine.reference import NumpyEngine

@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pfedeg.engine.compiled.engine import Fused, Moments
-from pfedeg.engine.interface import Absorb, Knowledge, Tables, positives
+from pfedeg.engine.interface import Absorb, Knowledge, positives
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import start_rows
+from pfedeg.models.base import start_rows, Tables
 from pfedeg.models.registry import MODELS
 
 GRAPH = KnowledgeGraph.from_names([(f"e{i % 7}", f"r{i % 2}", f"e{(3 * i + 1) % 9}") for i in range(40)])

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pfedeg.methods.baselines import FedE, Single
 
 from pfedeg.engine.interface import Absorb
 from pfedeg.graphs.alignment import Rows, Shared
 from pfedeg.methods.affinity import distance_weights, overlap_weights
+from pfedeg.methods.exchange import Upload
+from pfedeg.methods.fede import FedE
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
+from pfedeg.methods.single import Alone
 from pfedeg.training.rounds import select
 
 WIDTH = 3
@@ -21,7 +23,7 @@ STRATEGIES = {
     "plus": PFedEGPlus(Absorb(replace=True), p=0.6),
     "plus-mean": PFedEGPlus(Absorb(replace=True), p=0.5, reduce="mean"),
 }
-all_strategies = pytest.mark.parametrize("name", STRATEGIES)
+all_strategies = pytest.mark.parametrize("name", list(STRATEGIES))
 few = settings(max_examples=40, deadline=None, derandomize=True)
 
 
@@ -55,8 +57,10 @@ federations = st.builds(
 
 
 def aggregate(strategy, shared, latest, selected=None):
-    state, downloads = strategy.aggregate(strategy.init(shared), shared, latest, selected or shared.clients)
-    return state.get("weights"), downloads
+    """The relation graph, and the rows that each selected client is sent."""
+    sent = {client: Upload({"entity": rows}) for client, rows in latest.items()}
+    state, downloads = strategy.aggregate(strategy.init(shared), shared, sent, selected or shared.clients)
+    return strategy.relation_graph(state), {client: one.tables["entity"] for client, one in downloads.items()}
 
 
 def dense_weights(name, M, G):
@@ -231,14 +235,15 @@ def test_star_computes_its_weights_once():
     f = federation(1, 4, 10)
     strategy = STRATEGIES["star"]
     state = strategy.init(f.shared)
-    after, _ = strategy.aggregate(state, f.shared, f.latest, f.shared.clients)
+    sent = {client: Upload({"entity": rows}) for client, rows in f.latest.items()}
+    after, _ = strategy.aggregate(state, f.shared, sent, f.shared.clients)
     assert after is state
 
 
 def test_single_sends_nothing():
     f = federation(1, 3, 10)
-    _, downloads = aggregate(Single(), f.shared, f.latest)
-    assert [len(rows.ids) for rows in downloads.values()] == [0, 0, 0]
+    _, downloads = Alone().aggregate({}, f.shared, {client: Upload() for client in f.shared.clients}, f.shared.clients)
+    assert [(dict(one.tables), dict(one.scalars)) for one in downloads.values()] == [({}, {})] * 3
 
 
 # --- selection ---

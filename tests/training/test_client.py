@@ -1,49 +1,61 @@
-"""A client's half of a round, and the round loop: what reaches the kernels, and what leaves the client."""
+"""A client's half of a round, and the round loop: what reaches the engine, and what leaves the client."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from pfedeg.methods.baselines import FedE
 
 from pfedeg.engine.interface import Absorb
-from pfedeg.errors import RunError
+from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import Rows, Shared
-from pfedeg.models.transe import TransE
+from pfedeg.methods.exchange import Contents, Download, SharedTable, Upload
+from pfedeg.methods.fede import FedE
 from pfedeg.training.client import Client
+from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Update, run, select
+from recipes import copied
 from toy import toy_graph
 
 ALIGNED = np.array([7, 2, 9, 4, 0, 5], np.int32)  # of the six local rows
 TRAVELLING = np.array([2, 4, 7], np.int32)  # local rows 1, 3, 0
-DOWNLOAD = Rows(np.array([4, 7], np.int32), np.array([[4, 4], [7, 7]], np.float32))
+DOWNLOAD = Download({"entity": Rows(np.array([4, 7], np.int32), np.array([[4, 4], [7, 7]], np.float32))})
+
+
+@dataclass(frozen=True)
+class Absorbing(FedE):
+    """FedE, with another use of what clients receive."""
+
+    absorb: Absorb = Absorb()
 
 
 class Spy:
-    """Engine that remember what they get, and add 1 to the tables."""
+    """An engine that records its arguments and adds 1 to the tables."""
 
     def __init__(self, loss=0.5, spoil=0.0):
         self.calls, self._loss, self._spoil = [], loss, spoil
 
-    def train(self, model, local, absorb, tables, moments, knowledge, positives, key):
-        self.calls.append((tables.copy(), copied(moments), knowledge, key))
+    def train(self, recipe, tables, state, knowledge, positives, key):
+        self.calls.append((tables.copy(), copied(state), knowledge, key))
         for table in tables:
             table += 1 + self._spoil
-        moments["steps"][0] += 1
+        state["steps"][0] += 1
         return self._loss
 
 
-def client(absorb=None, **settings):
+def client(absorb=None, name="c", aligned=ALIGNED, strategy=None, **settings):
     graph = toy_graph(0, entities=6, relations=2, triples=9)
-    settings = {"seed": 3, "local": dict(), "model": TransE(2), **settings}
-    return Client("c", graph, ALIGNED, TRAVELLING, absorb=absorb or Absorb(), **settings)
+    config = Config("fede", "transe", **{"seed": 3, "dim": 2, **settings})
+    return Client(name, graph, aligned, TRAVELLING, config, strategy or Absorbing(absorb or Absorb()))
 
 
 def test_upload_has_the_travelling_rows_by_id():
     one = client()
     state = one.start()
     upload = one.upload(state)
-    assert upload.ids.tolist() == [2, 4, 7]
-    np.testing.assert_array_equal(upload.values, state.tables.entity[[1, 3, 0]])
+    rows = upload.tables["entity"]
+    assert rows.ids.tolist() == [2, 4, 7]
+    np.testing.assert_array_equal(rows.values, state.tables.entity[[1, 3, 0]])
 
 
 def test_init_starts_from_what_was_received_and_keeps_the_rest():
@@ -96,16 +108,13 @@ def test_moments_are_kept_or_reset(moments, steps):
     state = one.start()
     for number in (1, 2, 3):
         state, _ = one.step(state, number, DOWNLOAD, spy)
-    assert [int(call[1].steps[0]) for call in spy.calls] == steps
+    assert [int(call[1]["steps"][0]) for call in spy.calls] == steps
     assert len({call[3] for call in spy.calls}) == 3  # every round has random numbers of its own
 
 
 def test_aligned_rows_start_alike_or_not():
-    graph = toy_graph(0, entities=6, relations=2, triples=9)
-
-    def start(name, aligned, seed=3, **how):
-        settings = {"model": TransE(2), "local": dict(), "absorb": Absorb(), "seed": seed, **how}
-        return Client(name, graph, aligned, TRAVELLING, **settings).start().tables
+    def start(name, aligned, **settings):
+        return client(name=name, aligned=aligned, **settings).start().tables
 
     one, other = start("a", ALIGNED), start("b", ALIGNED[::-1])
     np.testing.assert_array_equal(one.entity, other.entity[::-1])
@@ -115,71 +124,107 @@ def test_aligned_rows_start_alike_or_not():
     assert (lonely.entity != start("b", ALIGNED, start="independent").entity).all()
 
 
-@pytest.mark.parametrize("kernels", [Spy(loss=float("nan")), Spy(spoil=np.inf)], ids=["loss", "tables"])
-def test_divergence_names_client_and_round(kernels):
+@pytest.mark.parametrize("engine", [Spy(loss=float("nan")), Spy(spoil=np.inf)], ids=["loss", "tables"])
+def test_divergence_names_client_and_round(engine):
     one = client()
     with pytest.raises(RunError, match=r"client 'c', round 7: training diverged"):
-        one.step(one.start(), 7, DOWNLOAD, kernels)
+        one.step(one.start(), 7, DOWNLOAD, engine)
+
+
+class Declares(FedE):
+    """FedE that declares a scalar which it does not send."""
+
+    uploads = Contents((SharedTable("entity"),), ("loss",))
+
+
+class SendsStrangers(FedE):
+    """FedE whose clients make rows of entities that are not shared."""
+
+    def knowledge(self, client, download):
+        return Rows(np.array([9], np.int32), np.zeros((1, 2), np.float32))
+
+
+def test_what_a_method_declares_is_checked_at_the_client():
+    with pytest.raises(InputError, match=r"client 'c' sends by the method FedE is invalid: scalars: expected loss"):
+        (one := client(strategy=Declares())).upload(one.start())
+    one = client(strategy=SendsStrangers())
+    with pytest.raises(InputError, match=r"what client 'c' makes of a download .* not shared entities"):
+        one.step(one.start(), 1, DOWNLOAD, Spy())
 
 
 # --- the round loop ---
 
 
-class Desk:
+class Loopback:
     """A transport whose clients send back what they got, plus 1."""
 
     def __init__(self, shared):
-        self.rows = {c: Rows(shared.travelling[c], np.zeros((1, 1), np.float32)) for c in shared.clients}
+        zero = np.zeros((1, 1), np.float32)
+        self.sent = {c: Upload({"entity": Rows(shared.travelling[c], zero)}) for c in shared.clients}
         self.evaluated = []
 
+    @property
+    def values(self):
+        return {client: value_of(upload) for client, upload in self.sent.items()}
+
     def uploads(self):
-        return dict(self.rows)
+        return dict(self.sent)
 
     def exchange(self, number, downloads):
-        new = {client: Rows(rows.ids, rows.values + 1) for client, rows in downloads.items()}
-        self.rows |= new
-        return {client: Update(rows, 0.1) for client, rows in new.items()}
+        new = {}
+        for client, download in downloads.items():
+            rows = download.tables["entity"]
+            new[client] = Upload({"entity": Rows(rows.ids, rows.values + 1)})
+        self.sent |= new
+        return {client: Update(upload, 0.1) for client, upload in new.items()}
 
     def evaluate(self, number, split, downloads):
         self.evaluated.append((number, split, downloads))
-        return {client: Metrics.of(np.array([2.0])) for client in self.rows}
+        return {client: Metrics.of(np.array([2.0])) for client in self.sent}
+
+
+def value_of(message):
+    return message.tables["entity"].values.item()
 
 
 def everybody_owns_id_0(clients):
     return Shared({f"c{i}": np.array([0], np.int32) for i in range(clients)})
 
 
+def rounds_of(shared, transport=None, strategy=None, seed=1, **how):
+    return run(strategy or FedE(), transport or Loopback(shared), shared, width=1, seed=seed, **how)
+
+
 def test_latest_uploads_of_all_clients_are_aggregated_selected_or_not():
     shared = everybody_owns_id_0(4)
     value = dict.fromkeys(shared.clients, 0.0)
-    for done in run(FedE(), desk := Desk(shared), shared, rounds=6, seed=1, fraction=0.5):
+    for done in rounds_of(shared, transport := Loopback(shared), rounds=6, fraction=0.5):
         mean = sum(value.values()) / 4
         assert list(done.selected) == select(shared, 0.5, 1, done.number)
         value |= dict.fromkeys(done.selected, mean + 1)
-        assert {client: rows.values.item() for client, rows in desk.rows.items()} == pytest.approx(value)
+        assert transport.values == pytest.approx(value)
         assert (done.bytes_up, done.bytes_down) == (2 * 8, 2 * 8)  # two clients, an int32 and a float32 each
 
 
 def test_evaluation_every_k_rounds_and_at_the_end():
     shared = everybody_owns_id_0(2)
-    rounds = list(run(FedE(), desk := Desk(shared), shared, rounds=7, seed=1, eval_every=3))
+    rounds = list(rounds_of(shared, transport := Loopback(shared), rounds=7, eval_every=3))
     assert [done.number for done in rounds if done.metrics] == [3, 6, 7]
-    assert [(number, split) for number, split, _ in desk.evaluated] == [(3, "valid"), (6, "valid"), (7, "valid")]
-    assert all(downloads is None for *_, downloads in desk.evaluated)
+    assert [(number, split) for number, split, _ in transport.evaluated] == [(3, "valid"), (6, "valid"), (7, "valid")]
+    assert all(downloads is None for *_, downloads in transport.evaluated)
 
 
 def test_evaluation_after_aggregation_is_of_all_clients_with_the_latest_uploads():
     shared = everybody_owns_id_0(4)
-    how = {"rounds": 1, "seed": 1, "fraction": 0.25, "evaluate": "after_aggregation"}
-    list(run(FedE(), desk := Desk(shared), shared, **how))
-    downloads = desk.evaluated[0][2]
-    assert {client: rows.values.item() for client, rows in downloads.items()} == dict.fromkeys(shared.clients, 0.25)
+    list(rounds_of(shared, transport := Loopback(shared), rounds=1, fraction=0.25, evaluate="after_aggregation"))
+    downloads = transport.evaluated[0][2]
+    assert {client: value_of(one) for client, one in downloads.items()} == dict.fromkeys(shared.clients, 0.25)
 
 
 def test_rounds_go_on_where_they_were():
     shared = everybody_owns_id_0(3)
-    whole = [done.selected for done in run(FedE(), Desk(shared), shared, rounds=6, seed=1, fraction=0.4)]
-    rest = [done.selected for done in run(FedE(), Desk(shared), shared, rounds=6, seed=1, fraction=0.4, done=4)]
+    whole = [done.selected for done in rounds_of(shared, rounds=6, fraction=0.4)]
+    rest = [done.selected for done in rounds_of(shared, rounds=6, fraction=0.4, done=4)]
     assert rest == whole[4:]
 
 
@@ -187,7 +232,35 @@ def test_retired_clients_are_selected_no_more():
     shared = everybody_owns_id_0(2)
     retired = set()
     seen = []
-    for done in run(FedE(), Desk(shared), shared, rounds=9, seed=1, retired=retired):
+    for done in rounds_of(shared, rounds=9, retired=retired):
         seen.append(done.selected)
         retired.add(f"c{done.number - 1}")
     assert seen == [("c0", "c1"), ("c1",)]
+
+
+class Forgetful(FedE):
+    """FedE that leaves out a client, or sends it numbers that are not finite."""
+
+    def aggregate(self, state, shared, uploads, selected):
+        state, downloads = super().aggregate(state, shared, uploads, selected)
+        rows = downloads["c1"].tables["entity"]
+        return state, {"c0": downloads["c0"], **self.instead(rows)}
+
+
+class LeavesOut(Forgetful):
+    def instead(self, rows):
+        return {}
+
+
+class NotFinite(Forgetful):
+    def instead(self, rows):
+        return {"c1": Download({"entity": Rows(rows.ids, rows.values * np.float32(np.nan))})}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [(LeavesOut(), "client 'c1' is missing"), (NotFinite(), "client 'c1' is invalid: table 'entity': values that are")],
+)
+def test_downloads_of_a_method_are_checked(strategy, said):
+    with pytest.raises(InputError, match=said):
+        list(rounds_of(everybody_owns_id_0(2), strategy=strategy, rounds=1))

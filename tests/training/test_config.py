@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from pfedeg.engine.interface import Absorb, Batches
 from pfedeg.errors import InputError
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
+from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
 from pfedeg.text import suggest
-from pfedeg.training.config import METHODS, PFEDEG, PLUS, PRESETS, PULLED, Config, configure
+from pfedeg.training.config import PRESETS, Config, configure, uses
 
 
 @pytest.mark.parametrize(
@@ -42,10 +46,10 @@ from pfedeg.training.config import METHODS, PFEDEG, PLUS, PRESETS, PULLED, Confi
         ("lr", "fast", "lr: 'fast' is not a number"),
         ("lr", [1], "lr: [1] is not a number"),
         ("sampling", "mine", "unknown sampling 'mine'; choose from own, shared"),
-        ("method", 3, f"unknown method 3; choose from {', '.join(METHODS)}"),
-        ("model", ["transe"], "unknown model ['transe']; did you mean 'transe'?"),
+        ("method", 3, "method: expected a name, package.module:NAME or a Method"),
+        ("model", ["transe"], "model: expected a name, package.module:NAME or a ModelType"),
         ("method", "pfedeg", "unknown method 'pfedeg'; did you mean 'pfedeg-star' or 'pfedeg-plus'"),
-        ("model", "TransE", "unknown model 'TransE'; did you mean 'transe'?"),
+        ("model", "TransF", "unknown model 'TransF'; did you mean 'transe'?"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(field: str, value: Any, message: str) -> None:
@@ -69,7 +73,7 @@ def test_suggestions() -> None:
 
 
 def test_paper_defaults() -> None:
-    resolved = Config().resolved()
+    resolved = Config()
     expected = {
         "method": "pfedeg-plus",
         "model": "transe",
@@ -96,37 +100,48 @@ def test_paper_defaults() -> None:
     assert {name: resolved.as_dict()[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("model", MODELS)
-def test_open_fields_follow_method_and_model(method: str, model: str) -> None:
-    resolved = Config(method=method, model=model).resolved()
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("model", list(MODELS))
+def test_defaults_follow_method_and_model(method: str, model: str) -> None:
+    config = Config(method=method, model=model)
+    found = config.as_dict()
     alone = method in ("single", "collective")
-    assert (resolved.rounds, resolved.epochs, resolved.eval_every) == ((900, 1, 10) if alone else (300, 3, 5))
-    assert resolved.moments == ("keep" if alone else "reset")
-    beta = 5e-4 if model in ("complex", "distmult") else 3e-3
-    assert resolved.beta == (beta if method in PULLED else None)
-    assert (resolved.p is None) == (method not in PFEDEG)
-    assert (resolved.fraction is None) == alone
-    assert resolved.evaluate == {"fede": "after_aggregation", "fedec": "after_aggregation"}.get(
-        method, None if alone else "after_training"
-    )
-    contrastive = (0.1, 0.2, "per_entity") if method == "fedec" else (None, None, None)
-    assert (resolved.mu, resolved.tau, resolved.contrast) == contrastive
-    assert (resolved.reduce is None) == (method not in PLUS)
-    assert resolved.resolved() == resolved
-    assert Config(**resolved.as_dict()) == resolved
+    assert (config.rounds, config.epochs, config.eval_every) == ((900, 1, 10) if alone else (300, 3, 5))
+    assert config.moments == ("keep" if alone else "reset")
+    own: dict[str, Any] = {}
+    if method.startswith("pfedeg"):
+        own["p"] = 0.5
+        if not method.endswith("init"):
+            own["beta"] = 5e-4 if model in ("complex", "distmult") else 3e-3
+        if "plus" in method:
+            own["reduce"] = "sum"
+    if method == "fedec":
+        own = {"mu": 0.1, "tau": 0.2, "contrast": "per_entity"}
+    if not alone:
+        own |= {"fraction": 1.0, "evaluate": "after_aggregation" if "fede" in method[:4] else "after_training"}
+    names = ("p", "beta", "reduce", "mu", "tau", "contrast", "fraction", "evaluate")
+    assert {name: found[name] for name in names if name in found} == own
+    assert None not in found.values()
+    assert Config(**found) == config
 
 
 def test_what_is_given_goes_over_what_is_prescribed() -> None:
-    config = Config(rounds=7, epochs=2, moments="keep", beta=0.5, evaluate="after_aggregation", eval_every=3).resolved()
-    values = (config.rounds, config.epochs, config.moments, config.beta, config.evaluate, config.eval_every)
+    config = Config(rounds=7, epochs=2, moments="keep", beta=0.5, evaluate="after_aggregation", eval_every=3)
+    values = (
+        config.rounds,
+        config.epochs,
+        config.moments,
+        config.method_settings.beta,
+        config.evaluate,
+        config.eval_every,
+    )
     assert values == (7, 2, "keep", 0.5, "after_aggregation", 3)
 
 
 def test_a_round_of_single_is_one_epoch() -> None:
-    assert Config(method="single", epochs=1).resolved().epochs == 1
-    with pytest.raises(InputError, match="epochs: a round of single is one epoch; set rounds instead"):
-        Config(method="single", epochs=3).resolved()
+    assert Config(method="single", epochs=1).epochs == 1
+    with pytest.raises(InputError, match="epochs: a round of Single is one epoch; set rounds instead"):
+        Config(method="single", epochs=3)
 
 
 @pytest.mark.parametrize(
@@ -141,23 +156,23 @@ def test_a_round_of_single_is_one_epoch() -> None:
     ],
 )
 def test_ablations_lack_one_half(method: str, replace: bool, pull: float) -> None:
-    strategy = Config(method=method, beta=0.25, p=0.75).resolved().build_strategy()
+    strategy = Config(method=method, beta=0.25, p=0.75).build_strategy()
     assert isinstance(strategy, PFedEGPlus if "plus" in method else PFedEGStar)
     assert (strategy.absorb.replace, strategy.absorb.pull, strategy.p) == (replace, pull, 0.75)
 
 
-def test_baselines_are_built_as_told() -> None:
-    assert Config(method="single").resolved().build_strategy().shares is None
-    assert Config(method="fede").resolved().build_strategy().absorb.contrast == 0
-    fedec = Config(method="fedec", mu=0.3, tau=0.4, contrast="pooled").resolved().build_strategy().absorb
+def test_baselines_are_built_from_their_settings() -> None:
+    assert Config(method="single").build_strategy().uploads.tables == ()
+    assert Config(method="fede").build_strategy().absorb.contrast == 0
+    fedec = Config(method="fedec", mu=0.3, tau=0.4, contrast="pooled").build_strategy().absorb
     assert (fedec.replace, fedec.contrast, fedec.temperature, fedec.pooled) == (True, 0.3, 0.4, True)
 
 
-def test_local_training_is_built_as_told() -> None:
+def test_local_training_is_built_from_their_settings() -> None:
     local = Config(epochs=2, batch=3, negatives=4, sampling="shared", chunk=5, lr=6.0, alpha=7.0, loss="sum")
-    built = local.resolved().build_local()
-    assert (built.epochs, built.batch, built.negatives, built.sampling) == (2, 3, 4, "shared")
-    assert (built.chunk, built.lr, built.alpha, built.loss) == (5, 6.0, 7.0, "sum")
+    built = local.build_recipe(Absorb())
+    assert built.batches == Batches(2, 3, 4, "shared", 5, "sum")
+    assert (built.optimizer, built.objective) == (Adam(lr=6.0), SelfAdversarial(alpha=7.0))
 
 
 # Flags, files, presets
@@ -172,7 +187,12 @@ def toml(tmp_path: Path, text: str) -> Path:
 def test_flags_go_over_the_file_and_that_over_the_preset(tmp_path: Path) -> None:
     file = toml(tmp_path, "dim = 32\nlr = 1\nmethod = 'fede'")
     config, remarks = configure({"lr": 2.0, "batch": None}, "quick", file)
-    assert (config.method, config.dim, config.lr, config.batch) == ("fede", 32, 2.0, PRESETS["quick"]["batch"])
+    assert (config.method, config.dim, config.optimizer_settings.lr, config.batch) == (
+        "fede",
+        32,
+        2.0,
+        PRESETS["quick"]["batch"],
+    )
     assert remarks == []
 
 
@@ -180,7 +200,7 @@ def test_a_file_may_name_its_preset_and_a_flag_another(tmp_path: Path) -> None:
     file = toml(tmp_path, "\ufeffpreset = 'quick'")
     assert configure({}, None, file)[0].rounds == PRESETS["quick"]["rounds"]
     assert configure({}, "paper", file)[0].rounds == 300
-    assert configure({})[0] == Config().resolved()
+    assert configure({})[0] == Config()
 
 
 def test_the_quick_preset_trains_single_as_many_epochs() -> None:
@@ -188,10 +208,11 @@ def test_the_quick_preset_trains_single_as_many_epochs() -> None:
     assert configure({"method": "single", "rounds": 7}, "quick")[0].rounds == 7
 
 
-def test_settings_that_the_method_does_not_use_are_dropped_with_a_note(tmp_path: Path) -> None:
+def test_settings_that_the_method_does_not_use_are_dropped_with_a_remark(tmp_path: Path) -> None:
     file = toml(tmp_path, "tau = 0.5")
     config, remarks = configure({"method": "single", "p": 0.7}, None, file)
-    assert (config.p, config.tau) == (None, None)
+    assert not uses(config, "p")
+    assert not uses(config, "tau")
     assert remarks == ["tau is not used by single", "p is not used by single"]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pfedeg.methods.baselines import FedE
 from safetensors import safe_open
 
 import pfedeg
@@ -23,18 +22,18 @@ from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.files import safe_name
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.training import run_folder as store
-from pfedeg.training import run_loop as course
+from pfedeg.training import run_folder as run_folder
+from pfedeg.training import run_loop as run_loop
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.rounds import Round
-from pfedeg.training.run_folder import CHECKPOINT, RunFolder
+from pfedeg.training.run_folder import CHECKPOINT, SCHEMA, RunFolder
 from pfedeg.training.saved_run import Run
 
 EAGER = Path(__file__).parents[1] / "eager.py"
 METRICS = {"mrr", "hits@1", "hits@5", "hits@10"}
 TINY: dict[str, Any] = {"dim": 8, "negatives": 4, "batch": 16, "lr": 0.02, "rounds": 6, "eval_every": 2, "epochs": 2}
-KERNELS = default_engine(1)
+ENGINE = default_engine(1)
 
 
 def tiny(method: str = "pfedeg-plus", **settings: Any) -> Config:
@@ -45,7 +44,7 @@ def tiny(method: str = "pfedeg-plus", **settings: Any) -> Config:
 
 
 def start(federation: Federation, config: Config | None = None, **options: Any) -> Training:
-    return Training(federation, config or tiny(), **({"kernels": KERNELS} | options))
+    return Training(federation, config or tiny(), **({"engine": ENGINE} | options))
 
 
 def without_seconds(value: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 class Breaking:
-    """Engine that come to grief at one call: `train` returns NaN, or either is interrupted."""
+    """An engine that fails at one call: `train` returns NaN, or either is interrupted."""
 
     def __init__(self, *, nan: int = 0, stop_train: int = 0, stop_ranks: int = 0) -> None:
         self.nan, self.stop_train, self.stop_ranks = nan, stop_train, stop_ranks
@@ -81,16 +80,16 @@ class Breaking:
         self.trained += 1
         if self.trained == self.stop_train:
             raise KeyboardInterrupt
-        loss = KERNELS.train(*arguments)
+        loss = ENGINE.train(*arguments)
         return float("nan") if self.trained == self.nan else loss
 
     def ranks(self, *arguments: Any) -> Any:
         self.ranked += 1
         if self.ranked == self.stop_ranks:
             raise KeyboardInterrupt
-        return KERNELS.ranks(*arguments)
+        return ENGINE.ranks(*arguments)
 
-    scores = KERNELS.scores
+    scores = ENGINE.scores
 
 
 # Rounds
@@ -190,7 +189,7 @@ def test_train_takes_settings_by_name(synthetic: Federation) -> None:
 
 def test_a_federation_of_one_works_with_a_warning(synthetic: Federation) -> None:
     one = Federation({"ash": synthetic.graphs["ash"]})
-    with pytest.warns(DataWarning, match="a federation of one client: there is nobody to learn from"):
+    with pytest.warns(DataWarning, match="a federation of one client: it has no other client to learn from"):
         run = start(one).run()
     assert run.result is not None
     assert set(run.result["test"]["clients"]) == {"ash"}
@@ -199,7 +198,7 @@ def test_a_federation_of_one_works_with_a_warning(synthetic: Federation) -> None
 @pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus", "fede", "fedec"])
 def test_two_clients_that_share_nothing_work_with_a_warning(synthetic: Federation, method: str) -> None:
     other = KnowledgeGraph.from_names([("x", "r", "y"), ("y", "r", "z")], [("z", "r", "x")])
-    with pytest.warns(DataWarning, match="the clients share no entities: nobody can learn from anybody"):
+    with pytest.warns(DataWarning, match="the clients share no entities, so no client can learn from another"):
         run = start(Federation({"ash": synthetic.graphs["ash"], "lone": other}), tiny(method)).run()
     assert run.result is not None
     assert all(line["bytes_up"] == line["bytes_down"] == 0 for line in run.history)
@@ -243,11 +242,11 @@ def test_the_run_directory(synthetic: Federation, tmp_path: Path) -> None:
     tables = [f"{home}/{name}.safetensors" for home in homes for name in ("graph", "tables")]
     assert files(out) == sorted([".lock", "config.json", "history.jsonl", "provenance.json", "result.json", *tables])
     assert len({(out / name).stat().st_mode for name in files(out)}) == 1
-    assert json.loads((out / "config.json").read_text()) == run.config.as_dict()
+    assert json.loads((out / "config.json").read_text()) == {"schema": SCHEMA, **run.config.as_dict()}
     origin = json.loads((out / "provenance.json").read_text())
     assert origin["data_fingerprint"] == synthetic.fingerprint
     assert (origin["data"], origin["seed"], origin["clients"]) == ("here", 0, list(synthetic.graphs))
-    assert origin["package"] == store.package_version()
+    assert origin["package"] == run_folder.package_version()
     assert origin["git_revision"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", origin["git_revision"])
 
 
@@ -295,14 +294,14 @@ def test_tables_carry_names_and_nothing_of_time_or_place(synthetic: Federation, 
             arrays = {name: file.get_tensor(name) for name in names}
         np.testing.assert_array_equal(arrays["entity"], run.tables[client].entity)
         np.testing.assert_array_equal(arrays["relation"], run.tables[client].relation)
-        assert store.unpack_names("entity", arrays) == graph.entities
-        assert store.unpack_names("relation", arrays) == graph.relations
+        assert run_folder.unpack_names("entity", arrays) == graph.entities
+        assert run_folder.unpack_names("relation", arrays) == graph.relations
         assert b"secret place" not in path.read_bytes()
 
 
 def test_identical_runs_have_identical_files(synthetic: Federation, tmp_path: Path) -> None:
     for name, threads in (("one", 1), ("two", 2)):
-        start(synthetic, out=tmp_path / name, kernels=default_engine(threads)).run()
+        start(synthetic, out=tmp_path / name, engine=default_engine(threads)).run()
     assert_same_run(tmp_path / "one", tmp_path / "two")
     start(synthetic, tiny(seed=1), out=tmp_path / "three").run()
     tables = f"clients/{safe_name('ash')}/tables.safetensors"
@@ -311,9 +310,9 @@ def test_identical_runs_have_identical_files(synthetic: Federation, tmp_path: Pa
 
 def test_a_run_on_disk_evaluates_to_its_result(synthetic: Federation, tmp_path: Path) -> None:
     result = start(synthetic, out=tmp_path / "run").run().result
-    run = Run(tmp_path / "run", KERNELS)
+    run = Run(tmp_path / "run", ENGINE)
     for split in ("valid", "test"):
-        assert course.summary(run.evaluate(split)) == result[split]
+        assert run_loop.summary(run.evaluate(split)) == result[split]
     both, heads = run.evaluate("test", None), run.evaluate("test", "head")
     assert both["ash"].triples == heads["ash"].triples
     graph = run.graph("Čedar [x]")
@@ -329,7 +328,7 @@ def test_client_names_may_be_anything(synthetic: Federation, tmp_path: Path) -> 
     assert run.result is not None
     again = start(odd, out=tmp_path / "run", resume=True)
     assert (again.result, again.history) == (run.result, run.history)
-    assert set(Run(tmp_path / "run", KERNELS).evaluate()) == set(names)
+    assert set(Run(tmp_path / "run", ENGINE).evaluate()) == set(names)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
@@ -384,7 +383,7 @@ def test_a_run_broken_off_at_several_rounds_goes_on(synthetic: Federation, confi
 def test_an_interrupt_within_a_round_leaves_a_whole_one(
     synthetic: Federation, moment: dict[str, int], uninterrupted: Path, tmp_path: Path
 ) -> None:
-    run = start(synthetic, out=tmp_path / "run", kernels=Breaking(**moment))
+    run = start(synthetic, out=tmp_path / "run", engine=Breaking(**moment))
     with pytest.raises(KeyboardInterrupt):
         run.run()
     saved = RunFolder(tmp_path / "run").load_checkpoint()
@@ -431,8 +430,6 @@ def test_other_runs_and_other_things_are_refused(synthetic: Federation, uninterr
         start(synthetic, out=uninterrupted)
     with pytest.raises(InputError, match="holds a run with dim = 8, not 9; choose another --out, or give the same"):
         start(synthetic, tiny(dim=9), out=uninterrupted, resume=True)
-    with pytest.raises(InputError, match="holds a run with strategy = PFedEGPlus, not FedE"):
-        Training(synthetic, tiny(), strategy=FedE(), out=uninterrupted, resume=True)
     with pytest.raises(InputError, match="holds a run with method = pfedeg-plus, not fede"):
         start(synthetic, tiny("fede"), out=uninterrupted, resume=True)
     fewer = Federation({name: synthetic.graphs[name] for name in ("ash", "birch")})
@@ -474,10 +471,10 @@ def test_checkpoints_are_written_every_few_seconds(
     def save(folder: RunFolder, arrays: Any, about: Any) -> None:
         saved.append(about["round"])
 
-    monkeypatch.setattr(course, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run_loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(RunFolder, "save_checkpoint", save)
     for _ in start(synthetic, tiny(rounds=10), out=tmp_path / "run"):
-        now[0] += course.CHECKPOINT_SECONDS * 0.4
+        now[0] += run_loop.CHECKPOINT_SECONDS * 0.4
     assert saved == [4, 7, 10]
 
 
@@ -488,7 +485,7 @@ def test_divergence_names_client_and_round_and_keeps_the_rounds_before(
     synthetic: Federation, uninterrupted: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RunError, match="client 'birch', round 3: training diverged"):
-        start(synthetic, out=tmp_path / "run", kernels=Breaking(nan=9 - 1)).run()
+        start(synthetic, out=tmp_path / "run", engine=Breaking(nan=9 - 1)).run()
     resumed = start(synthetic, out=tmp_path / "run", resume=True)
     assert resumed.rounds_done == 2
     resumed.run()
@@ -507,13 +504,13 @@ def test_a_full_disk_is_told_and_the_run_goes_on_later(
     run = start(synthetic, out=tmp_path / "run")
 
     def full(folder: RunFolder, *arguments: Any) -> None:
-        with store.writing(folder.path / "something") as temporary:
+        with run_folder.writing(folder.path / "something") as temporary:
             temporary.write_text("half")
             raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, where, full)
-        patch.setattr(course, "CHECKPOINT_SECONDS", -1.0)
+        patch.setattr(run_loop, "CHECKPOINT_SECONDS", -1.0)
         with pytest.raises(RunError, match=r"something: cannot be written: No space left on device$"):
             run.run()
     assert not list((tmp_path / "run").rglob("*.tmp"))

@@ -1,4 +1,4 @@
-"""Several clients on one machine: who runs beside whom, and that nobody can tell from the results."""
+"""Several clients on one machine: which of them run at the same time, and that results do not depend on it."""
 
 import signal
 import threading
@@ -8,27 +8,28 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pfedeg.engine.interface import Absorb, Knowledge, default_engine, positives
+from pfedeg.engine.interface import Knowledge, default_engine, positives
 from pfedeg.errors import RunError
-from pfedeg.models.transe import TransE
+from pfedeg.methods.exchange import Download
+from pfedeg.models.registry import MODELS
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
-from pfedeg.training.schedule import Job, carry_out, side_by_side
-from recipes import fresh
+from pfedeg.training.schedule import Work, concurrent, run_all
+from recipes import fresh, recipe
 from toy import toy_federation, toy_graph, toy_tables
 
 
-class Desk:
-    """A crew that computes nothing; its solos remember that they were told to stop."""
+class IdleEngine:
+    """An engine that computes nothing and records the single-threaded engines that it made."""
 
     def __init__(self, threads):
-        self.threads, self.solos = threads, []
+        self.threads, self.singles = threads, []
 
-    def solo(self):
-        self.solos.append(Desk(1))
-        self.solos[-1].stopped = threading.Event()
-        self.solos[-1].stop = self.solos[-1].stopped.set
-        return self.solos[-1]
+    def single(self):
+        self.singles.append(IdleEngine(1))
+        self.singles[-1].stopped = threading.Event()
+        self.singles[-1].stop = self.singles[-1].stopped.set
+        return self.singles[-1]
 
     def train(self):
         raise NotImplementedError
@@ -51,81 +52,84 @@ class Desk:
         ([0, 0], 2, []),  # nothing to do
     ],
 )
-def test_who_runs_side_by_side(sizes, threads, chosen):
-    assert side_by_side(sizes, threads) == chosen
+def test_who_runs_concurrent(sizes, threads, chosen):
+    assert concurrent(sizes, threads) == chosen
 
 
 def test_results_are_in_the_order_given_whoever_computed_them():
-    crew = Desk(2)
-    jobs = {
-        name: Job(size, lambda kernels, name=name: (name, kernels)) for name, size in {"a": 3, "b": 5, "c": 4}.items()
+    engine = IdleEngine(2)
+    work_of = {
+        name: Work(size, lambda single, name=name: (name, single)) for name, size in {"a": 3, "b": 5, "c": 4}.items()
     }
-    done = carry_out(jobs, crew)
+    done = run_all(work_of, engine)
     assert list(done) == ["a", "b", "c"]
     assert [name for name, _ in done.values()] == ["a", "b", "c"]
-    assert done["a"][1] is crew
-    assert {done["b"][1], done["c"][1]} <= set(crew.solos)
+    assert done["a"][1] is engine
+    assert {done["b"][1], done["c"][1]} <= set(engine.singles)
 
 
-def test_never_more_at_once_than_threads_and_each_with_kernels_of_its_own():
-    crew, running, most = Desk(3), [], []
+def test_never_more_at_once_than_threads_and_each_with_its_own_engine():
+    engine, running, most = IdleEngine(3), [], []
 
-    def work(kernels):
-        running.append(kernels)
+    def work(single):
+        running.append(single)
         most.append(len(running))
         assert len(set(map(id, running))) == len(running)
         time.sleep(0.002)
-        running.remove(kernels)
+        running.remove(single)
 
-    carry_out({i: Job(1, work) for i in range(30)}, crew)
+    run_all({i: Work(1, work) for i in range(30)}, engine)
     assert len(most) == 30
-    assert max(most) <= len(crew.solos) == 3
+    assert max(most) <= len(engine.singles) == 3
 
 
 def test_the_first_error_in_order_is_raised_and_only_after_all_have_ended():
     ended = []
 
-    def work(name, wait, kernels):
+    def work(name, wait, single):
         time.sleep(wait)
         ended.append(name)
         if name != "c":
             raise RunError(name)
 
-    jobs = {name: Job(1, partial(work, name, wait)) for name, wait in {"a": 0.05, "b": 0.0, "c": 0.1, "d": 0.0}.items()}
+    work_of = {
+        name: Work(1, partial(work, name, wait)) for name, wait in {"a": 0.05, "b": 0.0, "c": 0.1, "d": 0.0}.items()
+    }
     with pytest.raises(RunError, match=r"^a$"):
-        carry_out(jobs, Desk(4))
+        run_all(work_of, IdleEngine(4))
     assert sorted(ended) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_stops_those_who_run_and_lets_nobody_begin():
-    crew, begun = Desk(2), []
+    engine, begun = IdleEngine(2), []
 
-    def work(name, kernels):
+    def work(name, single):
         begun.append(name)
         if len(begun) == 2:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        kernels.stopped.wait()
+        single.stopped.wait()
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out({name: Job(1, partial(work, name)) for name in "abcdef"}, crew)
+        run_all({name: Work(1, partial(work, name)) for name in "abcdef"}, engine)
     assert sorted(begun) == ["a", "b"]
 
 
-# --- with compiled kernels ---
+# --- with the compiled engine ---
 
 
 @pytest.mark.parametrize("method", ["single", "collective", "fedec", "pfedeg-plus"])
-def test_not_a_bit_changes_with_who_runs_beside_whom(method, monkeypatch):
+def test_results_do_not_depend_on_what_runs_at_the_same_time(method, monkeypatch):
     federation = toy_federation(clients=5)
     config = Config(method=method, dim=8, batch=16, negatives=5, rounds=3, eval_every=1, lr=0.01)
     runs = []
     for threads in (1, 2, 3):
-        kernels, solos = default_engine(threads), []
-        monkeypatch.setattr(kernels, "solo", lambda make=kernels.solo, solos=solos: solos.append(make()) or solos[-1])
-        run = Training(federation, config, kernels=kernels)
+        engine, singles = default_engine(threads), []
+        make = engine.single
+        monkeypatch.setattr(engine, "single", lambda make=make, singles=singles: singles.append(make()) or singles[-1])
+        run = Training(federation, config, engine=engine)
         runs.append(([(done.loss, done.metrics) for done in run], run.result["test"], run.tables))
-        assert bool(solos) == (threads > 1 and method != "collective")  # which has one trainer
+        assert bool(singles) == (threads > 1 and method != "collective")  # which has one trainer
     for losses, result, tables in runs[1:]:
         assert (losses, result) == runs[0][:2]
         for name, (entity, relation) in tables.items():
@@ -134,45 +138,45 @@ def test_not_a_bit_changes_with_who_runs_beside_whom(method, monkeypatch):
 
 
 def test_an_error_of_one_client_leaves_all_as_they_were():
-    run = Training(toy_federation(clients=4), Config(dim=4, rounds=2), kernels=default_engine(2))
+    run = Training(toy_federation(clients=4), Config(dim=4, rounds=2), engine=default_engine(2))
     transport = run._transport
     before = dict(transport.states)
-    before["client-2"].tables.entity[0] = np.nan
+    downloads = {name: Download(upload.tables) for name, upload in transport.uploads().items()}
+    before["client-2"].tables.relation[0] = np.nan
     with pytest.raises(RunError, match="client 'client-2', round 1: training diverged"):
-        transport.exchange(1, transport.uploads())
+        transport.exchange(1, downloads)
     assert all(transport.states[name] is state for name, state in before.items())
 
 
-def solo_training(epochs):
-    """A call of `train`, and the tables that it changes."""
-    graph, model = toy_graph(0), TransE(4)
+def training_of(epochs):
+    """Arguments of `train`, and the tables that it changes."""
+    graph, model = toy_graph(0), MODELS["transe"](4)
     tables = toy_tables(0, model, graph)
     nothing = np.zeros((0, 4), np.float32)
-    local, knowledge = dict(epochs=epochs, batch=2, negatives=8), Knowledge(nothing, nothing)
-    arguments = (model, local, Absorb(), tables, fresh(tables), knowledge, positives(graph), 1)
-    return arguments, tables
+    how = recipe(model, epochs=epochs, batch=2, negatives=8)
+    return (how, tables, fresh(tables), Knowledge(nothing, nothing), positives(graph), 1), tables
 
 
-def test_a_solo_that_was_told_to_stop_changes_nothing():
-    solo, (arguments, tables) = default_engine(2).solo(), solo_training(2)
+def test_a_stopped_engine_changes_nothing():
+    single, (arguments, tables) = default_engine(2).single(), training_of(2)
     before = tables.copy()
-    solo.stop()
-    solo.train(*arguments)
+    single.stop()
+    single.train(*arguments)
     np.testing.assert_array_equal(tables.entity, before.entity)
 
 
-def test_a_solo_stops_while_it_trains():
-    kernels = default_engine(2)
-    whole = kernels.train(*solo_training(1)[0])  # the mean loss, over all epochs asked for, is of some size
-    solo, (arguments, tables) = kernels.solo(), solo_training(8_000)
+def test_an_engine_stops_while_it_trains():
+    engine = default_engine(2)
+    whole = engine.train(*training_of(1)[0])  # the mean loss over all epochs
+    single, (arguments, tables) = engine.single(), training_of(8_000)
     before = tables.entity.copy()
 
-    def stop_when_begun():
+    def stop_when_started():
         while (tables.entity == before).all():
             time.sleep(0.001)
-        solo.stop()
+        single.stop()
 
-    watcher = threading.Thread(target=stop_when_begun)
+    watcher = threading.Thread(target=stop_when_started)
     watcher.start()
-    assert solo.train(*arguments) < whole / 2  # most epochs added nothing
+    assert single.train(*arguments) < whole / 2  # most epochs added nothing
     watcher.join()

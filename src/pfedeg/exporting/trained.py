@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from pfedeg.engine.interface import Tables
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import Model
+from pfedeg.models.base import Model, Tables
 
 
 @dataclass(frozen=True)

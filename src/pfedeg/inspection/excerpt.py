@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedeg import randomness
-from pfedeg.engine.interface import Absorb, Moments, Tables
+from pfedeg.engine.interface import Absorb, Moments
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triples import Ids
-from pfedeg.models.base import Model, start_rows
+from pfedeg.models.base import Model, start_rows, Tables
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.config import Config
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pfedeg.models.base import Tables
 from pfedeg.engine.compiled.workspace import make_scratch, make_settings
-from pfedeg.engine.interface import Tables
 from pfedeg.engine.lowlevel.vectors import WIDE
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.federation import Federation

@@ -61,7 +61,7 @@ class Strategy(ABC):
         return Upload({"entity": client.shared_rows})
 
     def knowledge(self, client: ClientView, download: Download) -> Rows:
-        """The rows that `absorb` speaks of; by default those that were sent. An absent row stays as the client has it."""
+        """The rows that `absorb` uses; by default those that were sent. Where none was sent, its own stays."""
         return download.tables["entity"]
 
     def relation_graph(self, state: State) -> Weights | None:

@@ -11,8 +11,8 @@ from pfedeg.methods.mixing import mean
 
 
 @dataclass(frozen=True, slots=True)
-class Averaging(Strategy):
-    """The plain mean; FedEC differs only in what clients do with it."""
+class FedE(Strategy):
+    """The plain mean. FedEC differs only in what clients do with it."""
 
     absorb: Absorb = Absorb(replace=True)
     threads: int | None = None
@@ -37,7 +37,7 @@ METHOD = Method(
     label="FedE",
     summary="the mean over the owners of an entity",
     reference="Chen et al. 2021",
-    build=lambda settings, threads: Averaging(threads=threads),
+    build=lambda settings, threads: FedE(threads=threads),
     role="baseline",
     defaults={"evaluate": "after_aggregation"},
     color="#e69f00",

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pfedeg.engine.interface import Absorb
 from pfedeg.methods.base import Method
-from pfedeg.methods.fede import Averaging
+from pfedeg.methods.fede import FedE
 from pfedeg.settings import setting
 
 
@@ -20,10 +20,10 @@ class Settings:
     )
 
 
-def build(settings: Settings, threads: int | None) -> Averaging:
+def build(settings: Settings, threads: int | None) -> FedE:
     """FedE's mean, absorbed with the contrastive term."""
     pooled = settings.contrast == "pooled"
-    return Averaging(Absorb(True, contrast=settings.mu, temperature=settings.tau, pooled=pooled), threads)
+    return FedE(Absorb(True, contrast=settings.mu, temperature=settings.tau, pooled=pooled), threads)
 
 
 METHOD = Method(

@@ -59,7 +59,7 @@ class Mixing(Strategy):
     def shares(
         self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
     ) -> dict[ClientId, float]:
-        """p · W_ij / Σ_{k owns e} W_ik, largest first."""
+        """P · W_ij / Σ_{k owns e} W_ik, largest first."""
         total = sum(weights.get(name, 0.0) for name in owners)
         if not total:
             return {}

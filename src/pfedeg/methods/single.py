@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.methods.base import NOTHING, ClientView, Method, State, Strategy
 from pfedeg.methods.exchange import Download, Upload
+from pfedeg.settings import Value
 
-EPOCHS = {"epochs": 1, "rounds": 900, "moments": "keep", "eval_every": 10}  # a round is one epoch
+EPOCHS: dict[str, Value] = {"epochs": 1, "rounds": 900, "moments": "keep", "eval_every": 10}  # a round is one epoch
 
 
 class Alone(Strategy):

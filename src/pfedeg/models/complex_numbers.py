@@ -6,6 +6,7 @@ from pfedeg.models.base import Array
 
 
 def halves(x: Array) -> tuple[Array, Array]:
+    """The real and the imaginary parts of complex rows."""
     half = x.shape[-1] // 2
     return x[..., :half], x[..., half:]
 

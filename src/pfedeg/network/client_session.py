@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pfedeg.engine.interface import Engine, Tables
+from pfedeg.models.base import Tables
+from pfedeg.engine.interface import Engine
 from pfedeg.errors import RunError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS

@@ -98,7 +98,7 @@ class Coordination(RunLoop):
             self._final = self._transport.finish(self._progress.round)
         return self._final[split]
 
-    def _conclude(self, result: dict[str, Any]) -> None:
+    def _save_result(self, result: dict[str, Any]) -> None:
         assert self._folder is not None
         if self._transport.missing:
             result["missing"] = dict(sorted(self._transport.missing.items()))

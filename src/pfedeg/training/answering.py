@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Engine, Tables
+from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split, normal
-from pfedeg.models.base import Mat, Model
+from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.text import suggest
 
 MOST_SCORES = 1 << 24  # at a time

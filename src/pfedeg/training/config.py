@@ -19,10 +19,16 @@ from pfedeg.objectives.base import Objective, ObjectiveType
 from pfedeg.objectives.registry import OBJECTIVES
 from pfedeg.optimizers.base import Optimizer, OptimizerType
 from pfedeg.optimizers.registry import OPTIMIZERS
+from pfedeg.registry import Registry
 from pfedeg.settings import Value, build_settings, check_setting, choices, setting, setting_fields, value_type
 from pfedeg.text import suggest
 
-REGISTRIES = {"method": METHODS, "model": MODELS, "objective": OBJECTIVES, "optimizer": OPTIMIZERS}
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "method": METHODS,
+    "model": MODELS,
+    "objective": OBJECTIVES,
+    "optimizer": OPTIMIZERS,
+}
 USUAL = {"method": "pfedeg-plus", "model": "transe", "objective": "self-adversarial", "optimizer": "adam"}
 PART_HELP = {
     "method": "the federated method or baseline",
@@ -37,8 +43,8 @@ FEDERATED_ONLY = ("fraction", "evaluate")  # settings that nothing depends on wh
 class Config:
     """The settings of a run. `Config(method="fede", rounds=20, lr=0.005)`: any setting of any part by its name.
 
-    A part is named by a built-in name, by `package.module:NAME`, or by the object itself. Settings that the chosen parts
-    do not use are ignored.
+    A part is a built-in name, `package.module:NAME`, or the object itself. Settings that the chosen parts do not use
+    are ignored.
     """
 
     method: str
@@ -88,9 +94,11 @@ class Config:
         common = setting_fields(Config)
         types = {part: found.settings for part, found in parts.items()}
         known = {*common, *(name for kind in types.values() for name in setting_fields(kind))}
-        for name in given:
-            if name not in known and name not in all_settings():
+        for name in [name for name in given if name not in known]:  # of other methods and models: checked, not used
+            other = all_settings().get(name)
+            if other is None:
                 raise InputError(f"unknown setting {name!r}{suggest(name, all_settings())}")
+            check_setting(other.kind, other.item, given[name])
         if not chosen.is_federated and given.get("epochs", 1) != 1:
             raise InputError(f"epochs: a round of {chosen.label} is one epoch; set rounds instead")
         defaults: dict[str, Value] = {}
@@ -202,7 +210,8 @@ class Setting:
     @property
     def default(self) -> Value:
         """Its own default; methods and models may have others (`other_defaults`)."""
-        return self.item.default  # type: ignore[no-any-return]
+        default: Any = self.item.default
+        return default  # type: ignore[no-any-return]
 
     def other_defaults(self) -> dict[str, Value]:
         """Other defaults, by the label of the method or model that has them."""
@@ -250,7 +259,7 @@ def configure(
     values: dict[str, Any] = {**PRESETS[preset], **given}
     method = METHODS.get(METHODS.identify(values.get("method", USUAL["method"])))
     if "rounds" in method.defaults and "rounds" in PRESETS[preset] and "rounds" not in given:
-        usual = setting_fields(Config)["rounds"].default  # as many times more rounds as with the paper's settings
+        usual = all_settings()["rounds"].default  # as many times more rounds as with the paper's settings
         values["rounds"] = int(PRESETS[preset]["rounds"]) * int(method.defaults["rounds"]) // int(usual)
     config = Config(**values)
     used = config.as_dict()

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Engine, Questions, Tables, questions
+from pfedeg.engine.interface import Engine, Questions, questions
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split
-from pfedeg.models.base import Mat, Model
+from pfedeg.models.base import Mat, Model, Tables
 
 HITS = (1, 5, 10)
 

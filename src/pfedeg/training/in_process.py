@@ -3,20 +3,21 @@
 from collections.abc import Mapping
 from functools import partial
 
-from pfedeg.engine.interface import Engine, Tables
+from pfedeg.engine.interface import Engine
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.federation import places
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
+from pfedeg.models.base import Tables
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Update
-from pfedeg.training.schedule import Job, carry_out
+from pfedeg.training.schedule import Work, run_all
 
 
-class Local:
-    """Every client is an object here; `states` is all that changes. The clients share the threads of `engine`."""
+class InProcess:
+    """A transport without a network. `states` is all that changes; the clients share the threads of `engine`."""
 
     def __init__(
         self,
@@ -24,10 +25,10 @@ class Local:
         engine: Engine,
         states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
-        """Begin from the start, or from given states."""
+        """Start anew, or from given states."""
         self.clients, self._engine = clients, engine
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
-        self._shown = {name: state.tables for name, state in self.states.items()}
+        self._evaluated = {name: state.tables for name, state in self.states.items()}
 
     def uploads(self) -> Mapping[ClientId, Upload]:
         """See `Transport.uploads`."""
@@ -35,26 +36,26 @@ class Local:
 
     def exchange(self, number: int, downloads: Mapping[ClientId, Download]) -> Mapping[ClientId, Update]:
         """See `Transport.exchange`. All clients succeed or none changes."""
-        jobs = {
-            name: Job(self.clients[name].training_size(), partial(self._step, name, number, download))
+        work = {
+            name: Work(self.clients[name].training_size(), partial(self._step, name, number, download))
             for name, download in downloads.items()
         }
-        done = carry_out(jobs, self._engine)
+        done = run_all(work, self._engine)
         self.states |= {name: state for name, (state, _) in done.items()}
         return {name: update for name, (_, update) in done.items()}
 
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
-        """See `Transport.evaluate`; the evaluated tables stay at hand as `shown`."""
-        self._shown = {name: state.tables for name, state in self.states.items()}
+        """See `Transport.evaluate`; `evaluated` gives the tables that were used."""
+        self._evaluated = {name: state.tables for name, state in self.states.items()}
         for name, download in (downloads or {}).items():
-            self._shown[name] = self.clients[name].absorbed(self.states[name], download)
-        return self.measure(self.shown(), split)
+            self._evaluated[name] = self.clients[name].absorbed(self.states[name], download)
+        return self.measure(self.evaluated(), split)
 
-    def shown(self) -> Mapping[ClientId, Tables]:
+    def evaluated(self) -> Mapping[ClientId, Tables]:
         """The tables that were evaluated last, by the client whose triples they answer."""
-        return self._shown
+        return self._evaluated
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each client's metrics with given tables."""
@@ -66,7 +67,7 @@ class Local:
         return state, Update(client.upload(state), loss)
 
 
-class Pooled(Local):
+class PooledInProcess(InProcess):
     """Collective: one client trains on all triples; every client is evaluated with its own rows of the table."""
 
     def __init__(
@@ -86,9 +87,9 @@ class Pooled(Local):
             for name, client in clients.items()
         }
 
-    def shown(self) -> Mapping[ClientId, Tables]:
+    def evaluated(self) -> Mapping[ClientId, Tables]:
         """Each member's rows of the pool's tables."""
-        entity, relation = self._shown[self._pool.name]
+        entity, relation = self._evaluated[self._pool.name]
         return {name: Tables(entity[rows], relation[kinds]) for name, (rows, kinds) in self._views.items()}
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:

@@ -5,32 +5,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pfedeg.engine.interface import Engine, Tables, default_engine
+from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.errors import DataWarning, InputError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import Split, normal
 from pfedeg.methods.base import Method
-from pfedeg.models.base import ModelType
+from pfedeg.models.base import ModelType, Tables
 from pfedeg.text import suggest
 from pfedeg.training.answering import Prediction, predict
 from pfedeg.training.client import ClientState, build_clients
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
-from pfedeg.training.in_process import Local, Pooled
+from pfedeg.training.in_process import InProcess, PooledInProcess
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 
-POOL = "collective"  # the one trainer of Collective
+POOL = "collective"  # the name of the one client that trains when all data are pooled; random numbers depend on it
 
 
 class Training(RunLoop):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
-    With `out`, everything is kept in a run directory; with `resume`, the run there goes on where it was saved.
+    With `out`, everything is saved in a run folder; with `resume`, the run saved there continues.
     """
 
-    _transport: Local
+    _transport: InProcess
 
     def __init__(
         self,
@@ -73,25 +73,25 @@ class Training(RunLoop):
         model, graph = self.config.build_model(), self.federation.graphs[client]
         return predict(self._engine, model, self.tables[client], graph, relation=relation, **question)
 
-    def _assemble(self, shared: Shared) -> tuple[Shared, Local]:
-        """The clients, and the way to them."""
+    def _assemble(self, shared: Shared) -> tuple[Shared, InProcess]:
+        """The clients and their transport."""
         config, graphs = self.config, self.federation.graphs
         clients = build_clients(graphs, shared, config, self._strategy)
         if config.method_type.trains != "pooled":
-            return shared, Local(clients, self._engine)
+            return shared, InProcess(clients, self._engine)
         merged = Federation({POOL: self.federation.merged()})
         alone = merged.shared()
         pool = build_clients(merged.graphs, alone, config, self._strategy)[POOL]
-        return alone, Pooled(pool, clients, self._engine)
+        return alone, PooledInProcess(pool, clients, self._engine)
 
     def _keep(self, members: list[ClientId]) -> None:
-        shown = self._transport.shown()
-        self.tables |= {name: shown[name] for name in members}
+        evaluated = self._transport.evaluated()
+        self.tables |= {name: evaluated[name] for name in members}
 
     def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
         return self._transport.measure(self.tables, split)
 
-    def _conclude(self, result: dict[str, Any]) -> None:
+    def _save_result(self, result: dict[str, Any]) -> None:
         if self._folder is not None:
             self._folder.finish(self.tables, self.federation.graphs, result)
 
@@ -138,7 +138,7 @@ def train(
 
 
 def warn_about(federation: Federation, shared: Shared, method: Method) -> None:
-    """Tell what about the data will limit the run."""
+    """Warn about what in the data will limit the run."""
     graphs = federation.graphs
     for name, graph in graphs.items():
         if not len(graph.valid) and not len(graph.test):
@@ -150,9 +150,9 @@ def warn_about(federation: Federation, shared: Shared, method: Method) -> None:
     if not method.is_federated:
         return
     if len(graphs) == 1:
-        warnings.warn("a federation of one client: there is nobody to learn from", DataWarning, 3)
+        warnings.warn("a federation of one client: it has no other client to learn from", DataWarning, 3)
     elif not any(len(ids) for ids in shared.travelling.values()):
-        warnings.warn("the clients share no entities: nobody can learn from anybody", DataWarning, 3)
+        warnings.warn("the clients share no entities, so no client can learn from another", DataWarning, 3)
     else:
         lonely = [name for name, ids in shared.travelling.items() if not len(ids)]
         for name in lonely:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from pfedeg.engine.interface import Tables
 from pfedeg.errors import InputError
 from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_json, writing
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.models.base import Tables
 from pfedeg.training.config import Config
 
 Arrays = dict[str, NDArray[Any]]

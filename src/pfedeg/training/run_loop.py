@@ -13,8 +13,7 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.files import check_free
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, Split
-from pfedeg.methods.affinity import Weights
-from pfedeg.methods.base import State, Strategy
+from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics, weighted
 from pfedeg.training.rounds import Round, Transport, run
@@ -163,7 +162,7 @@ class RunLoop(ABC):
     def _finish(self) -> None:
         measured = {split: self._measure(split) for split in SPLITS[1:]}
         result = make_result(self.config, self._progress.round, self.best_round, self.history, measured)
-        self._conclude(result)
+        self._save_result(result)
         self.result = result
 
     def _due(self) -> bool:
@@ -179,7 +178,7 @@ class RunLoop(ABC):
         """Metrics of the best tables."""
 
     @abstractmethod
-    def _conclude(self, result: dict[str, Any]) -> None:
+    def _save_result(self, result: dict[str, Any]) -> None:
         """Keep the result."""
 
     def _arrays(self) -> Arrays:

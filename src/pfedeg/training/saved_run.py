@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.interface import Engine, Tables, default_engine
+from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split, normal
-from pfedeg.models.base import Model
+from pfedeg.models.base import Model, Tables
 from pfedeg.text import suggest
 from pfedeg.training.answering import Answerer, Calibration, Prediction, ask, look_up, predict
 from pfedeg.training.config import REGISTRIES, USUAL, Config

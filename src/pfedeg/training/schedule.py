@@ -1,8 +1,7 @@
-"""How clients share the threads of one machine: side by side with a thread each, or one after another with all.
+"""How clients share the threads of one machine: several at once with a thread each, or in turn with all threads.
 
-Threads inside one client meet at barriers and wait while one of them does what cannot be divided. With a thread to
-each client nobody waits, until no client is left for some of the threads. Results are the same bit for bit.
-Evaluation is not scheduled: ranking has no barriers, and all threads inside one client were the faster way.
+Threads inside one client wait for each other at barriers, and while one of them does serial work. Clients with a thread
+each never wait. Results are the same bit for bit. Evaluation is not scheduled: ranking has no barriers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,70 +12,68 @@ from typing import Generic, NamedTuple, TypeVar
 from pfedeg.engine.interface import Engine, MultiThreaded, SingleThreaded
 from pfedeg.graphs.alignment import ClientId
 
-# The share of a client's training that several threads inside it do no faster than one: measured on two cores as 12 to
-# 39 %, more for small clients.
-SERIAL = 0.2
+SERIAL = 0.2  # share of a client's training that gains nothing from threads; 0.12 to 0.39 measured on two cores
 
 T = TypeVar("T")
 
 
-class Job(NamedTuple, Generic[T]):
-    """A client's work: how much it is, in any unit, and what to call with engine to have it done."""
+class Work(NamedTuple, Generic[T]):
+    """A client's work: its size in any unit, and the function that does it with a given engine."""
 
     size: float
-    do: Callable[[Engine], T]
+    run: Callable[[Engine], T]
 
 
-def carry_out(jobs: Mapping[ClientId, Job[T]], engine: Engine) -> dict[ClientId, T]:
-    """Everybody's result, in the order given. Of several errors the first in that order is raised."""
-    names = list(jobs)
-    begun: dict[ClientId, Future[T]] = {}
+def run_all(work: Mapping[ClientId, Work[T]], engine: Engine) -> dict[ClientId, T]:
+    """Every client's result, in the order given. Of several errors the first in that order is raised."""
+    names = list(work)
+    started: dict[ClientId, Future[T]] = {}
     if isinstance(engine, MultiThreaded):
-        places = side_by_side([job.size for job in jobs.values()], engine.threads)
-        begun = _at_once({names[i]: jobs[names[i]] for i in places}, engine)
-    return {name: begun[name].result() if name in begun else job.do(engine) for name, job in jobs.items()}
+        chosen = concurrent([one.size for one in work.values()], engine.threads)
+        started = _run_concurrently({names[i]: work[names[i]] for i in chosen}, engine)
+    return {name: started[name].result() if name in started else one.run(engine) for name, one in work.items()}
 
 
-def side_by_side(sizes: Sequence[float], threads: int) -> list[int]:
-    """The places of those that should run at the same time, largest first; the others get all threads in turn.
+def concurrent(sizes: Sequence[float], threads: int) -> list[int]:
+    """Indices of the clients to run at the same time, largest first; the others get all threads in turn.
 
-    As many clients as there are threads, of neighbouring sizes, take the time of the largest when each has a thread,
-    and Σ size · (SERIAL + (1 − SERIAL) / threads) when each has all of them.
+    A group of as many clients as there are threads, of similar sizes, takes the time of its largest client when each
+    has a thread, and Σ size · (SERIAL + (1 − SERIAL) / threads) when each has all threads in turn.
     """
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     chosen: list[int] = []
     for first in range(0, len(order) if threads > 1 else 0, threads):
-        bunch = order[first : first + threads]
-        in_turn = sum(sizes[i] for i in bunch) * (SERIAL + (1 - SERIAL) / threads)
-        if sizes[bunch[0]] < in_turn:
-            chosen += bunch
+        group = order[first : first + threads]
+        in_turn = sum(sizes[i] for i in group) * (SERIAL + (1 - SERIAL) / threads)
+        if sizes[group[0]] < in_turn:
+            chosen += group
     return chosen
 
 
-def _at_once(jobs: Mapping[ClientId, Job[T]], crew: MultiThreaded) -> dict[ClientId, Future[T]]:
-    """Begin with the first; whoever is done takes the next. Ctrl-C stops all of them."""
+def _run_concurrently(work: Mapping[ClientId, Work[T]], engine: MultiThreaded) -> dict[ClientId, Future[T]]:
+    """Each client on an engine of one thread; a free engine takes the next client. Ctrl-C stops all of them."""
     futures: dict[ClientId, Future[T]] = {}
-    solos = [crew.single() for _ in range(min(crew.threads, len(jobs)))]
+    singles = [engine.single() for _ in range(min(engine.threads, len(work)))]
     idle: SimpleQueue[SingleThreaded] = SimpleQueue()
-    for solo in solos:
-        idle.put(solo)
+    for single in singles:
+        idle.put(single)
 
-    def work(job: Job[T]) -> T:
-        solo = idle.get()
+    def run(one: Work[T]) -> T:
+        single = idle.get()
         try:
-            return job.do(solo)
+            return one.run(single)
         finally:
-            idle.put(solo)
+            idle.put(single)
 
-    with ThreadPoolExecutor(crew.threads, "pfedeg-client") as pool:  # left only when nothing runs any more
+    with ThreadPoolExecutor(engine.threads, "pfedeg-client") as pool:  # leaves once nothing runs any more
         try:
-            for name, job in jobs.items():
-                futures[name] = pool.submit(work, job)
+            for name, one in work.items():
+                futures[name] = pool.submit(run, one)
             wait(futures.values())
         except BaseException:
             for future in futures.values():
                 future.cancel()
-            for solo in solos:
-                solo.stop()
+            for single in singles:
+                single.stop()
             raise
     return futures
