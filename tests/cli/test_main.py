@@ -22,7 +22,7 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triples import write_tsv
 from pfedeg.training import run_folder as store
-from pfedeg.training.config import Config
+from pfedeg.training.config import REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
 
 pytestmark = pytest.mark.filterwarnings("default::pfedeg.errors.DataWarning")
@@ -116,7 +116,7 @@ def test_every_command_has_help_with_an_example(call: Call, command: str) -> Non
 
 def test_train_has_a_flag_for_every_setting(call: Call) -> None:
     text = call("train", "-h").out
-    for name in Config.__dataclass_fields__:
+    for name in [*REGISTRIES, *all_settings()]:
         assert f"--{name.replace('_', '-')} " in text
     for flag in ("--threads", "--preset", "--config", "--out", "--resume", "--json"):
         assert f"{flag} " in text
@@ -187,7 +187,7 @@ BAD = [
     ("train data --preset slow", "unknown preset 'slow'; choose from paper, quick"),
     ("train data --config none.toml", "none.toml: cannot be read: No such file"),
     ("train data --config bad.toml", "bad.toml: unknown setting 'dmi'; did you mean 'dim'"),
-    ("train data --method single --epochs 2", "epochs: a round of single is one epoch"),
+    ("train data --method single --epochs 2", "epochs: a round of Single is one epoch"),
     ("train data --dmi 3", "No such option"),
     ("train", "Missing argument 'PATH'"),
     ("trian data", "No such command"),
@@ -311,15 +311,15 @@ def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -
     out = tmp_path / "my run"
     done = call("train", folder, *QUICK, "--threads", 1, "--out", out)
     assert done.code == 0
-    assert done.lines[0].startswith("pfedeg-plus, transe: 3 clients, ")
-    assert "pfedeg-plus: round 4/4, loss " in done.err
+    assert done.lines[0].startswith("PFedEG+, TransE: 3 clients, ")
+    assert "PFedEG+: round 4/4, loss " in done.err
     assert "test metrics of round" in done.out
-    assert done.out.splitlines()[-1] == f"the run is in {out}; look at it with: pfedeg show '{out}'"
+    assert done.out.splitlines()[-1] == f"saved the run in {out}; next: pfedeg show '{out}'"
     result = json.loads((out / "result.json").read_text())
 
     again = call("train", folder, *QUICK, "--out", out, "--resume")
     assert again.code == 0
-    assert "this run is finished, here is its result" in again.err
+    assert "this run is finished; its result follows" in again.err
     assert again.out == done.out
 
     as_json = call("train", folder, *QUICK, "--out", out, "--resume", "--json")
@@ -382,9 +382,9 @@ def test_predict_answers_with_names(call: Call, finished: Path, synthetic: Feder
 def test_show_a_finished_run(call: Call, finished: Path) -> None:
     done = call("show", finished)
     assert (done.code, done.err) == (0, "")
-    assert f"{finished}: pfedeg-plus, transe, seed 0, finished" in done.out
+    assert f"{finished}: PFedEG+, TransE, seed 0, finished" in done.out
     assert "data woods (fingerprint " in done.out
-    for text in ("4 rounds, best round ", "MB would have travelled", "Čedar [x]", "valid MRR by round", "learner"):
+    for text in ("4 rounds, best round ", "MB exchanged in process", "Čedar [x]", "valid MRR by round", "learner"):
         assert text in done.out
     content = json.loads(call("show", finished, "--json").out)
     assert set(content) == {"config", "provenance", "result", "history"}

@@ -41,7 +41,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             soft_wrap=True,
         )
     if is_first_use():
-        log.print("first use: compiling the kernels, which takes some seconds once", highlight=False, soft_wrap=True)
+        log.print("first use: compiling, which takes some seconds once", highlight=False, soft_wrap=True)
     runs = {}
     for method in COMPARED:
         training = Training(

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 @click.group(context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(package_name="pfedeg", message="pfedeg %(version)s")
-@click.option("--traceback", is_flag=True, help="show where an error came from")
+@click.option("--traceback", is_flag=True, help="show the Python traceback of an error")
 @click.pass_context
 def cli(context: click.Context, traceback: bool) -> None:
     """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
 
     \b
     Try:
-      pfedeg demo                                      a small real federation, four methods, in a minute
+      pfedeg demo                                      a small real federation, four methods, one minute
       pfedeg train world --method pfedeg-plus          train on the same data yourself
-      pfedeg show runs/world-pfedeg-plus-transe-0      what came out
+      pfedeg show runs/world-pfedeg-plus-transe-0      show the results
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -46,7 +46,7 @@ def cli(context: click.Context, traceback: bool) -> None:
 
 @cli.command(context_settings=CONTEXT)
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="where the runs go  [runs/demo]"
+    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="folder for the runs  [runs/demo]"
 )
 @threads_option
 def demo(out: Path, threads: int | None) -> None:
@@ -63,18 +63,20 @@ def demo(out: Path, threads: int | None) -> None:
 
 @cli.command(context_settings=CONTEXT)
 @click.argument("graph", type=click.Path(path_type=Path))
-@click.option("--clients", type=int, required=True, metavar="N", help="how many clients to make")
+@click.option("--clients", type=int, required=True, metavar="N", help="number of clients")
 @click.option(
-    "--by", type=click.Choice(["relation"]), default="relation", help="what is dealt to the clients  [relation]"
+    "--by", type=click.Choice(["relation"]), default="relation", help="what is divided among the clients  [relation]"
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, metavar="N", help="decides who gets what and the splits  [0]"
+    "--seed", type=click.IntRange(0), default=0, metavar="N", help="random seed of the division and the splits  [0]"
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="the new folder, with a subfolder per client"
+    "--out", type=click.Path(path_type=Path), required=True, help="folder to create, with a subfolder per client"
 )
 def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
-    """Make a federation from one GRAPH: pool its splits, deal its relations evenly at random, split each client anew.
+    """Divide one GRAPH into a federation.
+
+    All splits are pooled, the relations are divided evenly at random, and each client is split anew.
 
     GRAPH is a TSV file, a folder with train.tsv (valid.tsv, test.tsv) or triples.tsv, or a Parquet file.
 
@@ -82,11 +84,11 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     Example:
       pfedeg partition fb15k-237.parquet --clients 3 --seed 0 --out fb15k-237-fed3
     """
-    from pfedeg.graphs.federation import partition as deal
+    from pfedeg.graphs.federation import partition as divide
     from pfedeg.graphs.federation import read_pooled
     from pfedeg.graphs.knowledge_graph import read_labels
 
-    federation = deal(read_pooled(graph), clients, seed, read_labels(graph))
+    federation = divide(read_pooled(graph), clients, seed, read_labels(graph))
     federation.write(out)
     for name, part in federation.graphs.items():
         sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"
@@ -96,11 +98,11 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
 
 @cli.command(cls=Settings, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="the run directory  [runs/DATA-METHOD-MODEL-SEED]")
+@click.option("--out", type=click.Path(path_type=Path), help="the run folder  [runs/DATA-METHOD-MODEL-SEED]")
 @click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
-@click.option("--secret", type=click.Path(path_type=Path), help="a federation's secret, to get its very results")
+@click.option("--preset", metavar="NAME", help="base settings: paper (default) or quick")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="TOML file of settings; flags override it")
+@click.option("--secret", type=click.Path(path_type=Path), help="alignment secret, to reproduce a network run exactly")
 @threads_option
 @json_option
 def train(
@@ -114,9 +116,9 @@ def train(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Train the federation at PATH: a folder with a subfolder per client, or a Parquet file, or "world".
+    """Train on the federation at PATH: a folder with a subfolder per client, a Parquet file, or "world".
 
-    Each client's subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split by the seed.
+    Each client's subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split at random by the seed.
     "world" is the federation that comes with the package.
 
     \b
@@ -152,37 +154,37 @@ def train(
     result = training.result
     title = f"{config.title}: test metrics of round {result['best_round']} of {result['rounds']}"
     console().print(metrics_table(title, {"": result["test"]}))
-    click.echo(f"the run is in {out}; look at it with: pfedeg show {shlex.quote(str(out))}")
+    click.echo(f"saved the run in {out}; next: pfedeg show {shlex.quote(str(out))}")
 
 
 def run_name(source: str, config: "Config") -> str:
-    """What a run's folder is called by default: data, method, model and seed."""
+    """The default name of a run folder: data, method, model and seed."""
     method, model = (name.rpartition(":")[0].rpartition(".")[2] or name for name in (config.method, config.model))
     return f"{Path(source).resolve().stem}-{method}-{model}-{config.seed}"
 
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
-    """What is about to happen."""
+    """Say what is about to happen."""
     from pfedeg.engine.lowlevel.code_cache import is_first_use
 
     triples = sum(len(graph.train) for graph in federation.graphs.values())
     text = f"{config.title}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
-        say(f"{text}; this run is finished, here is its result")
+        say(f"{text}; this run is finished; its result follows")
         return
     say(f"{text}, up to {plural(config.rounds, 'round')}")
     if is_first_use():
-        say("first use: compiling the kernels, which takes some seconds once")
+        say("first use: compiling, which takes some seconds once")
 
 
 @cli.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test", help="what to rank  [test]")
-@click.option("--side", type=click.Choice(["tail", "head", "both"]), default="tail", help="what to predict  [tail]")
+@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test", help="triples to rank  [test]")
+@click.option("--side", type=click.Choice(["tail", "head", "both"]), default="tail", help="entity to predict  [tail]")
 @threads_option
 @json_option
 def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: bool) -> None:
-    """Rank the triples of a finished RUN again: MRR and Hits per client and weighted.
+    """Evaluate a finished RUN again: MRR and Hits@k per client, and weighted by triples.
 
     \b
     Examples:
@@ -210,7 +212,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
 @click.argument("run", type=click.Path(path_type=Path))
 @json_option
 def show(run: Path, as_json: bool) -> None:
-    """Summarise a RUN, finished or not: settings, metrics, the validation curve, who learned from whom.
+    """Summarise a RUN, finished or not: settings, metrics, the validation curve, the relation graph.
 
     \b
     Example:
@@ -241,12 +243,12 @@ def show(run: Path, as_json: bool) -> None:
         how = "the server operator continues it by `pfedeg server run DIR --resume`"
     state = "finished" if result else f"not finished; {how}"
     out.print(f"{run}: {opened.title}, seed {opened.seed}, {state}", highlight=False, soft_wrap=True)
-    source, fingerprint = origin["data"] or "given in Python", origin["data_fingerprint"][:12]
+    source, fingerprint = origin["data"] or "from Python", origin["data_fingerprint"][:12]
     text = f"data {source} (fingerprint {fingerprint}), pfedeg {origin['package']}"
     out.print(text, highlight=False, soft_wrap=True)
-    travelled = "travelled" if "federation" in origin else "would have travelled"
+    exchanged = "sent over the network" if "federation" in origin else "exchanged in process"
     best = f", best round {result['best_round']}" if result else ""
-    text = f"{plural(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB {travelled}"
+    text = f"{plural(len(history), 'round')}{best}, {duration(seconds)}, {sent / 1e6:.1f} MB {exchanged}"
     out.print(text, highlight=False)
     if result:
         out.print(metrics_table("Metrics", {"valid": result["valid"], "test": result["test"]}))
@@ -293,7 +295,7 @@ def _fail(error: BaseException, code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong becomes one line and an exit code (2 input, 1 failure, 130 Ctrl-C)."""
+    """Run the command line. An error becomes one line and an exit code: 2 bad input, 1 failure, 130 Ctrl-C."""
     warnings.showwarning = _warn
     try:
         cli(standalone_mode=False)

@@ -1,4 +1,4 @@
-"""What commands share: a flag per setting, --threads, --json, and where they write."""
+"""Options shared by commands: a flag per setting, --threads and --json; the console they print to."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,11 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 def console(stderr: bool = False) -> "Console":
-    """Where people read: results on stdout, progress and remarks on stderr."""
+    """The terminal: results on stdout, progress and remarks on stderr."""
     from rich.console import Console
 
-    made = Console(stderr=stderr, markup=False, emoji=False)  # names are shown as they are
-    made.width = max(made.width, 80)  # rather a line that wraps than a number cut short
+    made = Console(stderr=stderr, markup=False, emoji=False)  # names may contain brackets and colons
+    made.width = max(made.width, 80)  # too narrow a table would cut numbers short
     return made
 
 
@@ -33,7 +33,7 @@ class Settings(click.Command):
     """A command with a flag for every setting, and for the parts of a run: method, model, objective, optimiser."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Load the parts that are named, so that settings of a user's own are flags too."""
+        """Load plug-ins first, so that their settings become flags."""
         from pfedeg.training.config import REGISTRIES
 
         for part, value in _named_parts(args):
@@ -53,7 +53,7 @@ def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
     from pfedeg.training.config import REGISTRIES
 
     for part in REGISTRIES:
-        for flag, following in zip(args, [*args[1:], ""], strict=True):
+        for flag, following in zip(args, [*args[1:], ""], strict=False):
             if flag == f"--{part}":
                 yield part, following
             elif flag.startswith(f"--{part}="):
@@ -96,7 +96,7 @@ def describe_default(one: "Setting") -> str:
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The --threads flag."""
-    text = "cores to use (all); results are the same for any number"
+    text = "cores to use (all); results do not depend on it"
     return click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help=text)(function)
 
 
