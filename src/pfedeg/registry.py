@@ -15,9 +15,12 @@ class Named(Protocol):
     """What a registry holds."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name by which it is chosen."""
+
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The name as tables print it."""
 
 
 T = TypeVar("T", bound=Named)
