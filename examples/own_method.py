@@ -2,7 +2,7 @@
 
 Clients send a second table (how many training triples each shared entity has) and a scalar (their mean loss).
 
-    pfedeg train world --method own_method:METHOD --power 2
+Try it: pfedeg train world --method own_method:METHOD --power 2
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,8 +59,8 @@ class ByEvidence(pfedeg.Strategy):
         for client in selected:
             ids = uploads[client].tables["entity"].ids
             mean = pfedeg.Rows(ids, (rows[ids] / weights[ids]).astype(np.float32))
-            weight = pfedeg.Rows(ids, weights[ids].astype(np.float32))
-            downloads[client] = pfedeg.Download({"entity": mean, "count": weight}, {"mean_loss": loss})
+            count = pfedeg.Rows(ids, weights[ids].astype(np.float32))
+            downloads[client] = pfedeg.Download({"entity": mean, "count": count}, {"mean_loss": loss})
         return state, downloads
 
     def knowledge(self, client: pfedeg.ClientView, download: pfedeg.Download) -> pfedeg.Rows:

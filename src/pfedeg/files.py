@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError, RunError
-from pfedeg.graphs.alignment import ClientId
 
 
-def safe_name(client: ClientId) -> str:
+def safe_name(client: str) -> str:
     """A file name for a client of any name: itself if plain, else a plain form of it and a hash."""
     spelled = unicodedata.normalize("NFKD", client).lower().replace(" ", "-")
     plain = "".join(sign for sign in spelled if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]

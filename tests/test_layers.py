@@ -1,0 +1,80 @@
+"""The folders of the package stand in import order; Flower has one door, and nothing switches on a method's name."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pfedeg.training.config import REGISTRIES
+
+PACKAGE = Path(__file__).parents[1] / "src" / "pfedeg"
+LAYERS = (  # a module imports only from its own folder and from those above
+    "errors randomness text files settings registry plots graphs models objectives optimizers engine methods training "
+    "prediction network importing inspection exporting experiments cli"
+).split()
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = [path for path in MODULES if path.name not in ("__main__.py",) and path != PACKAGE / "__init__.py"]
+
+
+def layer(path: Path) -> str:
+    """The folder or top-level module that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import, also those inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def test_every_folder_has_its_place():
+    assert {layer(path) for path in SOURCES} == set(LAYERS)
+
+
+def test_no_upward_import():
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {name}"
+        for path in SOURCES
+        for line, name in imports(path)
+        if name.startswith("pfedeg.") and LAYERS.index(name.split(".")[1]) > LAYERS.index(layer(path))
+    ]
+    assert wrong == []
+
+
+def test_flower_is_imported_in_one_file():
+    found = {
+        str(path.relative_to(PACKAGE)) for path in MODULES if re.search(r"\b(import|from) flwr\b", path.read_text())
+    }
+    assert found == {"network/flower.py"}
+
+
+def test_only_the_command_line_imports_click_and_rich():
+    outside = {"click", "rich"}
+    found = {layer(path) for path in SOURCES for _, name in imports(path) if name.split(".")[0] in outside}
+    assert found == {"cli"}
+
+
+@pytest.mark.parametrize("part", list(REGISTRIES))
+def test_nothing_switches_on_a_name(part):
+    """Names of methods, models, objectives and optimisers stand in registries, as defaults, and in their own files."""
+    names = {*REGISTRIES[part], *(one.label for one in REGISTRIES[part].values())}
+    names |= {type(one.settings).__name__ for one in REGISTRIES[part].values()} - {"type"}
+    found = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare | ast.Dict | ast.MatchValue):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value in names:
+                        found.append(f"{path.relative_to(PACKAGE)}:{inner.lineno} {inner.value!r}")
+    assert "\n".join(text for text in found if not re.match(ALLOWED, text)) == ""
+
+
+# Registries list the built-in names; `USUAL` holds the defaults of a run; the demo trains four methods by name.
+ALLOWED = r"(\w+/registry|training/config|cli/(federation_)?demo)\.py:"
