@@ -402,15 +402,6 @@ def test_rows_that_few_batches_touch_make_every_step_of_adam(sampling, beta1):
     model, graph = DistMult(8), toy_graph(5, entities=400, relations=2, triples=60)
     local = {"epochs": 5, "batch": 2, "negatives": 1, "sampling": sampling, "chunk": 2}
     local |= {"beta1": beta1, "beta2": 0.95, "epsilon": 1e-3}
-        "epochs": 5,
-        "batch": 2,
-        "negatives": 1,
-        "sampling": sampling,
-        "chunk": 2,
-        "beta1": beta1,
-        "beta2": 0.95,
-        "epsilon": 1e-3,
-    }
     tables = toy_tables(0, model, graph)
     results = []
     for kernels in (NumpyEngine(), Fused(2)):
