@@ -138,10 +138,13 @@ TRAIN = """
 import hashlib
 import numpy as np
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.engine.interface import Absorb, Knowledge, positives
+from pfedeg.engine.interface import Absorb, Batches, Knowledge, Recipe, positives
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.compiled.training_loop import train
-from pfedeg.models.base import MODELS, start_rows, Tables
+from pfedeg.models.base import Tables, start_rows
+from pfedeg.models.registry import MODELS
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
 
 graph = KnowledgeGraph.from_names([(f"e{i * i % 97}", f"r{i % 3}", f"e{(i * i + 5 * i) % 89}") for i in range(90)])
 model = MODELS["complex"](36)
@@ -150,10 +153,11 @@ tables = Tables(
     start_rows(model, model.relation_width, 2, np.arange(len(graph.relations))),
 )
 knowledge = Knowledge(tables.entity + np.float32(0.1), tables.entity[:0])
-local = dict(epochs=9, batch=32, negatives=50, lr=0.01)
-moments = fresh(tables)
-Fused(1).train(recipe(model, Absorb(pull=0.1), **local), tables, moments, knowledge, positives(graph), 5)
-print(hashlib.sha256(b"".join(array.tobytes() for array in (*tables, *moments))).hexdigest())
+adam = Adam(lr=0.01)
+recipe = Recipe(model, SelfAdversarial(), adam, Batches(epochs=9, size=32, negatives=50), Absorb(pull=0.1))
+state = adam.init(tables)
+Fused(1).train(recipe, tables, state, knowledge, positives(graph), 5)
+print(hashlib.sha256(b"".join(array.tobytes() for array in (*tables, *state.values()))).hexdigest())
 print(sum(train.stats.cache_misses.values()))
 """
 

@@ -13,10 +13,11 @@ import pytest
 
 from pfedeg.engine.compiled.engine import Fused
 from pfedeg.engine.interface import Absorb, Knowledge, Positives, positives, questions
+from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, jit
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import Mat
+from pfedeg.models.base import Mat, Tables
 from pfedeg.models.registry import MODELS
 from recipes import fresh, recipe
 from toy import toy_graph, toy_tables
@@ -33,7 +34,7 @@ def train(
     model = MODELS[name](dim)
     tables = toy_tables(1, model, graph)
     known: Mat = tables.entity * np.float32(0.9)
-    absorb = Absorb(pull=0.03 if local.sampling == "own" else 0.0)
+    absorb = Absorb(pull=0.03 if local.get("sampling", "own") == "own" else 0.0)
     triples, group, start, tails = positives(graph)
     chosen = Positives(triples[:part], group[:part], start, tails)
     kernels.train(recipe(model, absorb, **local), tables, fresh(tables), Knowledge(known, known[:0]), chosen, 5)
@@ -85,7 +86,7 @@ def test_compiled_kernels_compute_with_vectors(name, task, monkeypatch):
     if task == "rank":
         rank(kernels, name, graph, 4)
     else:
-        train(kernels, name, graph, dict(batch=8, negatives=5, sampling=task), 4)
+        train(kernels, name, graph, {"batch": 8, "negatives": 5, "sampling": task}, 4)
     instructions = assembly(*compiled[-1])
     packed, single = len(PACKED.findall(instructions)), len(SINGLE.findall(instructions))
     assert packed > 2 * single
@@ -124,13 +125,19 @@ def test_the_count_of_vector_instructions_tells_vectors_from_single_numbers():
 # --- bytes ---
 
 
+def aligned(tables: Tables) -> Tables:
+    """Tables that the engine takes as they are."""
+    return Tables(*(aligned_arrays.copy(table) for table in tables))
+
+
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 def test_training_needs_no_second_table(sampling):
     """Neither gradients of the size of the table nor anything per pair and dimension."""
     graph, model = toy_graph(2, entities=20_000, relations=3, triples=256), MODELS["transe"](128)
-    local = dict(epochs=1, batch=128, negatives=16, sampling=sampling)
-    tables = toy_tables(1, model, graph).copy()
-    known, moments, facts, kernels = tables.copy().entity, fresh(tables), positives(graph), Fused(1)
+    local = {"epochs": 1, "batch": 128, "negatives": 16, "sampling": sampling}
+    tables = aligned(toy_tables(1, model, graph))
+    known, facts, kernels = aligned_arrays.copy(tables.entity), positives(graph), Fused(1)
+    moments = {name: aligned_arrays.copy(array) for name, array in fresh(tables).items()}
 
     def work() -> None:
         kernels.train(recipe(model, Absorb(pull=0.03), **local), tables, moments, Knowledge(known, known[:0]), facts, 5)
@@ -140,7 +147,7 @@ def test_training_needs_no_second_table(sampling):
 
 def test_ranking_keeps_no_scores_of_all_candidates():
     graph, model = toy_graph(2, entities=20_000, relations=3, triples=500), MODELS["transe"](16)
-    tables = toy_tables(1, model, graph).copy()
+    tables = aligned(toy_tables(1, model, graph))
     asked, _ = questions(graph.train, graph.known(), len(graph.relations))
     queries = model.compose(tables.entity[asked.given], tables.relation[asked.relation])
     sixteen = 4 * 16 * len(graph.entities)
@@ -149,7 +156,7 @@ def test_ranking_keeps_no_scores_of_all_candidates():
 
 def test_memory_does_not_grow_from_call_to_call():
     graph, kernels = toy_graph(3, entities=1_000, triples=2_000), Fused(1)
-    local = dict(epochs=1, batch=64, negatives=8)
+    local = {"epochs": 1, "batch": 64, "negatives": 8}
     table = 4 * 64 * len(graph.entities)
     train(kernels, "transe", graph, local, 64)
     tracemalloc.start()
@@ -179,7 +186,7 @@ def discard(_: object) -> None:
 def test_compiled_training_is_several_times_faster_than_numpy(name, sampling):
     graph, local = (
         toy_graph(4, entities=2_000, triples=256),
-        dict(epochs=1, batch=128, negatives=128, sampling=sampling),
+        {"epochs": 1, "batch": 128, "negatives": 128, "sampling": sampling},
     )
     fused = Fused(1)
     train(fused, name, graph, local, 64)
@@ -199,7 +206,7 @@ def test_compiled_ranking_is_faster_than_numpy(name):
 def test_four_times_the_triples_cost_four_times_as_much(sampling):
     """Within a factor of two: what is quadratic would cost sixteen times as much."""
     graph, fused = toy_graph(5, entities=1_000, triples=16_384), Fused(1)
-    local = dict(epochs=1, batch=128, negatives=32, sampling=sampling)
+    local = {"epochs": 1, "batch": 128, "negatives": 32, "sampling": sampling}
     train(fused, "transe", graph, local, 32, part=128)
     few, many = (least(lambda part=part: train(fused, "transe", graph, local, 32, part)) for part in (4_096, 16_384))
     assert many < 8 * few

@@ -38,7 +38,7 @@ ABSORB = {
     "pooled": Absorb(contrast=0.5, temperature=0.2, pooled=True),
     "pull and pooled": Absorb(pull=0.03, contrast=0.5, temperature=0.2, pooled=True),
 }
-models = pytest.mark.parametrize("name", MODELS)
+models = pytest.mark.parametrize("name", list(MODELS))
 
 
 # --- the reference against finite differences, in float64 ---
@@ -64,7 +64,7 @@ def slope(f, x):
 def test_kge_gradient_matches_finite_differences(name, loss):
     model, graph = MODELS[name](3), toy_graph(1, entities=6, relations=2, triples=7)
     tables = as_float64(toy_tables(2, model, graph))
-    local = dict(negatives=4, loss=loss, alpha=0.7)
+    local = {"negatives": 4, "loss": loss, "alpha": 0.7}
     negatives, valid = reference.sample(batches(local), positives(graph), np.arange(7), 0, 6, key=3)
     valid[0] = False  # a positive without any negative
     valid[1, :2] = False
@@ -150,7 +150,7 @@ def test_own_negatives_are_uniform_over_the_tails_that_are_not_known():
 
 def test_shared_negatives_are_uniform_and_known_tails_do_not_count():
     graph, draws = graph_of(STAR, 12, 2), 20_000
-    local = dict(negatives=draws, sampling="shared", chunk=2)
+    local = {"negatives": draws, "sampling": "shared", "chunk": 2}
     ids, valid = reference.sample(batches(local), positives(graph), np.arange(6), 0, 12, key=5)
     counts = np.bincount(ids[0], minlength=12)
     assert ((counts - draws / 12) ** 2 / (draws / 12)).sum() < 31.3  # χ² with 11 degrees of freedom, p = 0.001
@@ -161,7 +161,7 @@ def test_shared_negatives_are_uniform_and_known_tails_do_not_count():
 
 
 def test_negatives_differ_from_place_to_place_and_do_not_depend_on_batches():
-    graph, local = graph_of(STAR, 12, 2), dict(negatives=30)
+    graph, local = graph_of(STAR, 12, 2), {"negatives": 30}
     chosen = np.array([0, 0, 1])
     whole, _ = reference.sample(batches(local), positives(graph), chosen, 0, 12, key=5)
     assert (whole[0] != whole[1]).any()
@@ -173,7 +173,7 @@ def test_negatives_differ_from_place_to_place_and_do_not_depend_on_batches():
 def test_fused_draws_the_same_negatives(sampling):
     """With one positive, the rows that get a gradient are its head, its tail and its negatives."""
     model, graph = DistMult(2), graph_of(np.array([(0, 0, 1)]), 60, 1)
-    local = dict(epochs=1, negatives=5, sampling=sampling)
+    local = {"epochs": 1, "negatives": 5, "sampling": sampling}
     tables = toy_tables(0, model, graph)
     for key in range(20):
         negatives, valid = reference.sample(
@@ -228,17 +228,17 @@ def cases(draw, name, kind):
     star = np.array([(0, 0, tail) for tail in known]).reshape(-1, 3)
     graph = graph_of(np.concatenate([graph.train, star]), entities, relations)
     model = MODELS[name](draw(st.sampled_from([1, 2, 3, 7, 8, 17, 40, 72])))
-    local = dict(
-        epochs=draw(st.integers(1, 3)),
-        batch=draw(st.sampled_from([1, 3, 8, 11, 100])),
-        negatives=draw(st.sampled_from([1, 2, 3, 5, 8, 20, 33])),
-        sampling=draw(st.sampled_from(["own", "shared"])),
-        chunk=draw(st.sampled_from([1, 2, 5, 7, 64])),
-        lr=1e-3,
-        alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
-        loss=draw(st.sampled_from(["mean", "sum"])),
-        epsilon=1e-3,
-    )
+    local = {
+        "epochs": draw(st.integers(1, 3)),
+        "batch": draw(st.sampled_from([1, 3, 8, 11, 100])),
+        "negatives": draw(st.sampled_from([1, 2, 3, 5, 8, 20, 33])),
+        "sampling": draw(st.sampled_from(["own", "shared"])),
+        "chunk": draw(st.sampled_from([1, 2, 5, 7, 64])),
+        "lr": 1e-3,
+        "alpha": draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "loss": draw(st.sampled_from(["mean", "sum"])),
+        "epsilon": 1e-3,
+    }
     tables = toy_tables(number, model, graph)
     knowledge = nothing(model)
     if kind != "none":
@@ -289,7 +289,7 @@ def both(case):
 
 
 @models
-@pytest.mark.parametrize("kind", ABSORB)
+@pytest.mark.parametrize("kind", list(ABSORB))
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_fused_agrees_with_reference(name, kind, data):
@@ -304,7 +304,7 @@ def test_fused_agrees_with_reference(name, kind, data):
 def test_a_running_softmax_meets_ever_larger_scores(spread):
     """Scores that rise within `ROOM`, beyond it, and so far that all weights before them vanish."""
     model, graph, negatives = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1), 40
-    local = dict(epochs=1, negatives=negatives, epsilon=1e-3)
+    local = {"epochs": 1, "negatives": negatives, "epsilon": 1e-3}
     drawn, _ = reference.sample(batches(local), positives(graph), np.array([0]), 0, 60, int(epoch_keys(4, 0)[1]))
     tables = toy_tables(0, model, graph)
     q = tables.entity[0] * tables.relation[0]
@@ -329,7 +329,7 @@ def test_halves_of_the_table_are_weighed_together(best, lead, threads):
     q = tables.entity[0] * tables.relation[0]
     tables.entity[best] += lead * q / (q @ q)
     case = Case(
-        graph, model, dict(epochs=1, negatives=40, epsilon=1e-3), Absorb(), tables, nothing(model), 1, 4, threads
+        graph, model, {"epochs": 1, "negatives": 40, "epsilon": 1e-3}, Absorb(), tables, nothing(model), 1, 4, threads
     )
     expected, found = both(case)
     for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
@@ -340,7 +340,7 @@ def test_halves_of_the_table_are_weighed_together(best, lead, threads):
 def test_wide_rows_are_moved_in_blocks(name):
     """As narrow ones, one by one; a thread has several blocks, the last one short."""
     graph, model = toy_graph(6, 61, 2, 90), MODELS[name](scratch.NARROW + 8)
-    local = dict(epochs=2, batch=40, negatives=9, epsilon=1e-3)
+    local = {"epochs": 2, "batch": 40, "negatives": 9, "epsilon": 1e-3}
     tables = toy_tables(6, model, graph)
     settings = workspace_settings(local, ABSORB["pull"], 61)
     assert 1 < scratch.make_scratch(settings, None, tables, 40, 2).by_row.shape[1] < 61 // 4
@@ -360,7 +360,7 @@ def test_an_order_is_that_of_random_bits(key, n):
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 def test_alpha_zero_weighs_all_negatives_alike(sampling):
     model, graph = DistMult(3), graph_of(STAR, 12, 2)
-    local = dict(epochs=1, negatives=30, sampling=sampling, alpha=0.0, lr=1e-30)  # tables stay as they are
+    local = {"epochs": 1, "negatives": 30, "sampling": sampling, "alpha": 0.0, "lr": 1e-30}  # tables stay as they are
     tables = toy_tables(0, model, graph)
     key = epoch_keys(1, 0)
     order = randomness.permutation(key[0], 6)
@@ -382,7 +382,7 @@ def test_alpha_zero_weighs_all_negatives_alike(sampling):
 @pytest.mark.parametrize(("kind", "batch"), [("none", 101), ("none", 5), ("pull", 101), ("pooled", 101)])
 def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
     model, graph = MODELS[name](5), toy_graph(3, entities=301, relations=4, triples=230)
-    local = dict(epochs=2, batch=batch, negatives=7, sampling=sampling, chunk=6)
+    local = {"epochs": 2, "batch": batch, "negatives": 7, "sampling": sampling, "chunk": 6}
     assert workspace_settings(local, ABSORB[kind], 301).rest == (batch == 5)  # whether rows wait
     tables = toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, toy_tables(2, model, graph).entity)
@@ -401,7 +401,8 @@ def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
 @pytest.mark.parametrize("beta1", [0.9, 0.1, 0.0])  # after 211, 10 and 0 steps without a gradient, rows rest for good
 def test_rows_that_few_batches_touch_make_every_step_of_adam(sampling, beta1):
     model, graph = DistMult(8), toy_graph(5, entities=400, relations=2, triples=60)
-    local = dict(epochs=5, batch=2, negatives=1, sampling=sampling, chunk=2, beta1=beta1, beta2=0.95, epsilon=1e-3)
+    local = {"epochs": 5, "batch": 2, "negatives": 1, "sampling": sampling, "chunk": 2}
+    local |= {"beta1": beta1, "beta2": 0.95, "epsilon": 1e-3}
     tables = toy_tables(0, model, graph)
     results = []
     for kernels in (NumpyEngine(), Fused(2)):
@@ -445,7 +446,7 @@ def test_scores_agree(name):
 
 
 def test_adam_steps_by_hand():
-    local = dict(lr=0.1, beta1=0.8, beta2=0.9, epsilon=1e-3)
+    local = {"lr": 0.1, "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3}
     tables = Tables(np.array([[1.0, -2.0]]), np.array([[0.5]]))
     moments = fresh(tables)
     gradients = [0.3, -0.1, 0.7]
@@ -467,7 +468,7 @@ def test_adam_steps_by_hand():
 def test_fused_steps_are_adam_with_the_default_epsilon(name):
     """From the moments after a step follow the gradient, and from it and the moments before, everything else."""
     model, graph = MODELS[name](4), toy_graph(0)
-    local, tables = dict(epochs=1), toy_tables(0, model, graph)
+    local, tables = {"epochs": 1}, toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, np.zeros((0, model.entity_width), np.float32))
     moments, kernels = fresh(tables), Fused(2)
     for step in range(1, 4):
@@ -508,7 +509,7 @@ def test_nan_makes_the_loss_not_finite(name, sampling, threads):
     model, graph = MODELS[name](3), toy_graph(0)
     tables = toy_tables(0, model, graph)
     tables.entity[graph.train[0, 0], 0] = np.nan
-    local = dict(epochs=2, batch=16, negatives=4, sampling=sampling)
+    local = {"epochs": 2, "batch": 16, "negatives": 4, "sampling": sampling}
     loss = Fused(threads).train(
         recipe(model, Absorb(), **local), tables, fresh(tables), nothing(model), positives(graph), 0
     )
@@ -526,7 +527,7 @@ def step_both_ways(thread, threads, sync, s, rates, row, received, first, second
 def test_rows_written_past_the_caches_are_the_same():
     rng = np.random.default_rng(4)
     start = rng.normal(size=(5, 48)).astype(np.float32)
-    local = dict()
+    local = {}
     results = []
     for past in (False, True):
         row, received, first, second, g = (aligned_arrays.copy(one) for one in (*start[:3], np.abs(start[3]), start[4]))
@@ -544,7 +545,7 @@ def test_both_ways_of_writing_are_tried_at_the_start(sampling, monkeypatch):
     made = []
     monkeypatch.setattr(fused, "make_scratch", lambda *given: made.append(scratch.make_scratch(*given)) or made[0])
     model, graph = MODELS["complex"](5), toy_graph(3, entities=30, relations=2, triples=64)
-    tables, local = toy_tables(0, model, graph), dict(epochs=1, batch=8, negatives=7, sampling=sampling)
+    tables, local = toy_tables(0, model, graph), {"epochs": 1, "batch": 8, "negatives": 7, "sampling": sampling}
     arguments = tables, fresh(tables), nothing(model), positives(graph), 9
     Fused(2).train(recipe(model, Absorb(), **local), *arguments)
     through, past, way = made[0].pace[[writing.THROUGH, writing.PAST, writing.WAY]]

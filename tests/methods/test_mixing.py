@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pfedeg.graphs.alignment import Rows, Shared
-from pfedeg.methods.base import affinity, reference
+from pfedeg.methods import affinity, mixing
+from pfedeg.methods import mixing_reference as reference
 
 many = settings(max_examples=150, deadline=None, derandomize=True)
 THREADS = (1, 2, 5)
@@ -53,8 +54,8 @@ MANY = federation(3, 20, 300, 0.1, 64, 0)  # rows in many places, most ids with 
 def every(f, threads):
     """All that is compiled, as named arrays."""
     rows = {
-        "mix": affinity.mix(f.shared, f.latest, f.weights, f.p, f.selected, threads),
-        "mean": affinity.mean(f.shared, f.latest, f.selected, threads),
+        "mix": mixing.mix(f.shared, f.latest, f.weights, f.p, f.selected, threads),
+        "mean": mixing.mean(f.shared, f.latest, f.selected, threads),
     }
     result = {
         "overlaps": affinity.overlaps(f.shared, threads),
@@ -75,9 +76,9 @@ def test_weights_are_those_of_the_reference(f):
 @given(f=federations)
 @example(f=MANY)
 def test_rows_are_those_of_the_reference(f):
-    mixed = affinity.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1)
+    mixed = mixing.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1)
     expected = reference.mix(f.shared, f.latest, f.weights, f.p, f.selected)
-    means, plain = affinity.mean(f.shared, f.latest, f.selected, 1), reference.mean(f.shared, f.latest, f.selected)
+    means, plain = mixing.mean(f.shared, f.latest, f.selected, 1), reference.mean(f.shared, f.latest, f.selected)
     assert set(mixed) == set(means) == set(f.selected)
     for client in f.selected:
         for found, right in ((mixed, expected), (means, plain)):
@@ -102,8 +103,8 @@ def test_equal_rows_stay_as_they_are(f, rows):
     same = np.random.default_rng(rows).standard_normal((len(f.shared.owners), width)).astype(np.float32)
     latest = {client: Rows(ids, same[ids]) for client, ids in f.shared.travelling.items()}
     for found in (
-        affinity.mix(f.shared, latest, f.weights, f.p, f.shared.clients, 1),
-        affinity.mean(f.shared, latest, f.shared.clients, 1),
+        mixing.mix(f.shared, latest, f.weights, f.p, f.shared.clients, 1),
+        mixing.mean(f.shared, latest, f.shared.clients, 1),
     ):
         for client, rows_ in found.items():
             np.testing.assert_array_equal(rows_.values, latest[client].values)
@@ -131,8 +132,8 @@ def test_rows_go_where_they_are_told():
     f = federation(3, 4, 50, 0.6, 8, 0)
     total = sum(len(f.shared.travelling[client]) for client in f.selected)
     for update in (
-        lambda out: affinity.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1, out),
-        lambda out: affinity.mean(f.shared, f.latest, f.selected, 1, out),
+        lambda out: mixing.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1, out),
+        lambda out: mixing.mean(f.shared, f.latest, f.selected, 1, out),
     ):
         out = np.zeros((total, 8), np.float32)
         there, new = update(out), update(None)
@@ -156,4 +157,4 @@ def test_uploads_that_compiled_code_must_not_see(rows, message):
     shared = Shared({"a": ids, "b": ids})
     latest = {"a": Rows(ids, np.zeros((3, 2), np.float32)), "b": rows(ids)}
     with pytest.raises(ValueError, match=message):
-        affinity.mix(shared, latest, np.ones((2, 2)), 0.5, ["a"], 1)
+        mixing.mix(shared, latest, np.ones((2, 2)), 0.5, ["a"], 1)
