@@ -16,7 +16,7 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import SPLITS, Side
-from pfedeg.methods.affinity import mean, mix
+from pfedeg.methods.mixing import mean, mix
 from pfedeg.prediction.explanation import Explainer
 from pfedeg.training import answering as prediction
 from pfedeg.training.config import Config
@@ -43,13 +43,13 @@ def by_hand(run: Path, side: Side, given: int, relation: int) -> list[tuple[str,
     """Every entity with its score, computed one by one, and where it is known from; best first, then by name."""
     opened = Run(run)
     graph, tables, model = opened.graph(CLIENT), opened.tables(CLIENT), opened.config.build_model()
-    compose = model.compose if side == "tail" else model.invert
+    compose = model.compose if side == "tail" else model.compose_inverse
     query = compose(tables.entity[given], tables.relation[relation])
     found = []
     for number, name in enumerate(graph.entities):
         triple = (given, relation, number) if side == "tail" else (number, relation, given)
         known = next((split for split in SPLITS if triple in map(tuple, graph.triples(split).tolist())), None)
-        found.append((name, float(model.compare(query, tables.entity[number])), known))
+        found.append((name, float(model.score(query, tables.entity[number])), known))
     return sorted(found, key=lambda each: (-each[1], each[0]))
 
 

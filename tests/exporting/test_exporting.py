@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from conftest import ring
-from pfedeg import exporting as formats
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
-from pfedeg.exporting import text, write
+from pfedeg.exporting import text
+from pfedeg.exporting.registry import FORMATS, export
 from pfedeg.files import safe_name
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, split_graph
@@ -131,7 +131,7 @@ READERS: dict[str, Callable[[Path], Read]] = {
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("client", ["ash", "Čedar [x]"])
 def test_each_reader_finds_names_and_numbers_again(run: Path, tmp_path: Path, kind: str, client: str) -> None:
-    formats.write(run, tmp_path / "out", kind, client)
+    export(run, tmp_path / "out", kind, client)
     opened = Run(run)
     graph, tables = opened.graph(client), opened.tables(client)
     expected = {"entity": (graph.entities, tables.entity), "relation": (graph.relations, tables.relation)}
@@ -147,7 +147,7 @@ def test_arrays_say_what_the_model_is(run: Path, tmp_path: Path) -> None:
     from safetensors import safe_open
 
     for kind in ("parquet", "safetensors", "numpy"):
-        formats.write(run, tmp_path / kind, kind, "ash")
+        export(run, tmp_path / kind, kind, "ash")
     about = {"client": "ash", "model": "rotate", "dim": "4", "gamma": "10.0"}
     raw = pq.read_schema(tmp_path / "parquet" / "relations.parquet").metadata
     assert {key.decode(): value.decode() for key, value in raw.items() if key != b"ARROW:schema"} == about
@@ -254,7 +254,7 @@ def test_a_name_that_a_format_cannot_carry_leaves_nothing_behind(
     run = train(tmp_path / "run", clients, method="single")
     refuse(run, ["--to", kind, "--out", str(tmp_path / "out")], message)
     assert [left.name for left in tmp_path.iterdir()] == ["run"]
-    formats.write(run, tmp_path / "out", "parquet")
+    export(run, tmp_path / "out", "parquet")
     assert name in read_parquet(tmp_path / "out" / "birch")["entity"][0]
 
 
@@ -272,7 +272,7 @@ def test_without_pykeen_it_is_said_what_to_install(
 
 def test_help_names_every_format() -> None:
     said = CliRunner().invoke(cli, ["export", "--help"]).output
-    for kind in formats.FORMATS:
+    for kind in FORMATS:
         assert f"    {kind} " in said
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pfedeg import federation as module
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.files import create_folder, safe_name
+from pfedeg.graphs import federation as module
 from pfedeg.graphs.alignment import token
 from pfedeg.graphs.federation import Federation, partition, read_pooled
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, split_graph
@@ -453,7 +453,7 @@ def test_a_folder_or_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
 def test_an_empty_folder_may_be_filled_and_others_may_read_it(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     Federation({"a": graph(ROWS)}).write(tmp_path / "new")
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o777 & ~module._umask()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o777 & ~0o022
     assert list(Federation.read(tmp_path / "new").graphs) == ["a"]
 
 

@@ -1,4 +1,4 @@
-"""The command that hands trained tables to other programs."""
+"""The command that exports trained tables to other programs."""
 
 from pathlib import Path
 
@@ -10,26 +10,26 @@ from pfedeg.text import plural
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="whose tables  [all clients, a subfolder each]")
-@click.option("--to", "kind", required=True, metavar="FORMAT", help="one of the formats above")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="the new folder")
-def export(run: Path, client: str | None, kind: str, out: Path) -> None:
-    """Write the tables of a finished RUN, with names, for other programs.
+@click.option("--client", metavar="NAME", help="export only this client  [all clients, a subfolder each]")
+@click.option("--to", "format", required=True, metavar="FORMAT", help="one of the formats above")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="a new folder")
+def export(run: Path, client: str | None, format: str, out: Path) -> None:
+    """Export the embedding tables of a finished RUN, with names, for use in other programs.
 
     \b
-    Formats, and what is in the folder:
-      parquet       entities.parquet, relations.parquet: name, vector
-      safetensors   tables.safetensors, as in the run directory
+    Formats and their files:
+      parquet       entities.parquet, relations.parquet: columns name, vector
+      safetensors   tables.safetensors, as in the run folder
       numpy         tables.npz: tables and names
-      word2vec      entities.txt: a line per entity
-      projector     tensors.tsv, metadata.tsv and a configuration, for TensorBoard
-      pykeen        trained_model.pkl, which gives the same scores, and the client's training triples
+      word2vec      entities.txt: one line per entity
+      projector     tensors.tsv, metadata.tsv and a configuration for TensorBoard
+      pykeen        trained_model.pkl with the same scores, and the client's training triples
 
     \b
     Examples:
       pfedeg export runs/mine --client atlas --to parquet --out tables
       pfedeg export runs/mine --to pykeen --out for-pykeen
     """
-    from pfedeg.exporting import write
+    from pfedeg.exporting.registry import export as export_run
 
-    click.echo(f"wrote {plural(write(run, out, kind, client), 'client')} to {out}")
+    click.echo(f"exported {plural(export_run(run, out, format, client), 'client')} to {out}")

@@ -1,12 +1,16 @@
 """The command that looks at data before training."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+
+if TYPE_CHECKING:
+    from pfedeg.training.config import Config
 
 
 @click.command(cls=Settings, context_settings=CONTEXT)
@@ -42,16 +46,15 @@ def inspect(
 
     from pfedeg.cli.inspection_view import show, show_estimates
     from pfedeg.graphs.federation import Federation
-    from pfedeg.inspection.cost_estimate import estimate, settings_of
+    from pfedeg.inspection.cost_estimate import estimate, resident_bytes
     from pfedeg.inspection.findings import inspect as look
     from pfedeg.inspection.heatmap import check_picture, write_picture
-    from pfedeg.inspection.memory import used
 
-    configs = settings_of(flags, preset)
+    configs = list_configs(flags, preset)
     if picture:
         check_picture(picture)
     federation = Federation.read(path, configs[0].seed)
-    base = used()
+    resident = resident_bytes()
     entity, relation = federation.shared(), federation.shared("relation")
     findings = look(federation, entity, relation)
     if picture:
@@ -59,8 +62,24 @@ def inspect(
         say(f"wrote {picture}")
     if not as_json:
         show(findings, console())
-    estimates = estimate(federation, entity, relation, configs, base, threads, not no_measure, say)
+    estimates = estimate(federation, entity, relation, configs, resident, threads, not no_measure, say)
     if as_json:
         click.echo(json.dumps(asdict(findings) | {"estimates": asdict(estimates)}, ensure_ascii=False))
     else:
         show_estimates(estimates, console())
+
+
+def list_configs(flags: Mapping[str, Any], preset: str | None) -> list["Config"]:
+    """The settings of every method and model that the flags leave open."""
+    from pfedeg.methods.registry import METHODS
+    from pfedeg.models.registry import MODELS
+    from pfedeg.training.config import configure
+
+    found = []
+    for model in [flags["model"]] if flags.get("model") else MODELS:
+        for method in [flags["method"]] if flags.get("method") else METHODS:
+            given = {**flags, "model": model, "method": method}
+            if not flags.get("method") and not METHODS.get(method).is_federated:
+                given.pop("epochs", None)  # a round of these methods is always one epoch
+            found.append(configure(given, preset)[0])
+    return found

@@ -1,4 +1,4 @@
-"""Tables as arrays with names: Parquet, safetensors and numpy's own files."""
+"""Export of tables as named arrays: Parquet, safetensors and numpy."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from pfedeg.training.run_folder import pack_tables, write_arrays
 
 
 def write_parquet(trained: Trained, folder: Path) -> None:
-    """entities.parquet and relations.parquet: a column of names, one of labels if there are some, and of vectors."""
+    """entities.parquet and relations.parquet: columns name, label (if the graph has labels) and vector."""
     _write_table(folder / "entities.parquet", trained, trained.graph.entities, trained.tables.entity)
     _write_table(folder / "relations.parquet", trained, trained.graph.relations, trained.tables.relation)
 
@@ -26,21 +26,21 @@ def _write_table(path: Path, trained: Trained, names: tuple[str, ...], table: Ma
     shown = {"label": pa.array(map(trained.graph.shown, names), pa.string())} if trained.graph.labels else {}
     columns = pa.table({"name": pa.array(names, pa.string()), **shown, "vector": vectors})
     about = {key: str(value) for key, value in trained.about.items()}
-    pq.write_table(columns.replace_schema_metadata(about), path, use_dictionary=False)  # no two numbers are equal
+    pq.write_table(columns.replace_schema_metadata(about), path, use_dictionary=False)  # a dictionary would save nothing: hardly any two numbers are equal
 
 
 def write_safetensors(trained: Trained, folder: Path) -> None:
-    """tables.safetensors, as in the run directory, and in its metadata what the model is."""
-    about = {"about": json.dumps(trained.about)}  # one entry, since several would stand in any order
+    """tables.safetensors as in the run folder, with a description of the model in the metadata."""
+    about = {"about": json.dumps(trained.about)}  # one entry: the order of several would vary from file to file
     write_arrays(folder / "tables.safetensors", pack_tables(trained.tables, trained.graph), about)
 
 
 def write_numpy(trained: Trained, folder: Path) -> None:
-    """tables.npz: tables, names as text arrays, and what the model is."""
+    """tables.npz: tables, names as text arrays, and a description of the model."""
     graph = trained.graph
     for name in (*graph.entities, *graph.relations, trained.client):
         if name.endswith("\0"):
-            text = "numpy drops the NUL at the end of a name; export to parquet or safetensors"
+            text = "numpy would drop the NUL at the end of this name; export to parquet or safetensors"
             raise InputError(f"client {trained.client!r}, name {name!r}: {text}")
     arrays: dict[str, Any] = {"entity": trained.tables.entity, "relation": trained.tables.relation}
     arrays |= {"entity_names": np.array(graph.entities, np.str_), "relation_names": np.array(graph.relations, np.str_)}

@@ -1,4 +1,4 @@
-"""A model of PyKEEN that gives the same scores as ours, and the names and triples that it is asked with."""
+"""Export to PyKEEN: a model with the same scores, and a triples factory with the names and training triples."""
 
 from importlib.util import find_spec
 from operator import methodcaller
@@ -16,8 +16,8 @@ from pfedeg.models.rotate import RotatE
 from pfedeg.models.transe import TransE
 
 
-def need_pykeen() -> None:
-    """Say what to install, if it is not."""
+def check_pykeen() -> None:
+    """Raise InputError unless PyKEEN is installed."""
     for name in ("torch", "pykeen"):
         if find_spec(name) is None:
             text = "--to pykeen needs the `pykeen` extra: pip install 'pfedeg[pykeen]'"
@@ -49,7 +49,7 @@ def _model(trained: Trained, triples: Any) -> Any:
     match trained.model:
         case TransE():
             score, tables = modules.TransEInteraction(p=1), [_real(entity), _real(relation)]
-        case RotatE():  # theirs is the Euclidean norm over all dimensions; this is ‖h · r − t · r′‖₁ with r′ = 1
+        case RotatE():  # PyKEEN's RotatE has the Euclidean norm; PairRE with r′ = 1 is ours: ‖h · r − t · r′‖₁
             score, angle = modules.PairREInteraction(p=1, power_norm=False), relation * trained.model.phase
             turn, one = (np.concatenate([np.cos(x), np.sin(x)], -1) for x in (angle, np.zeros_like(angle)))
             tables = [_complex(entity), _complex(turn, constrainer=complex_normalize), _complex(one, trainable=False)]
@@ -58,7 +58,7 @@ def _model(trained: Trained, triples: Any) -> Any:
         case DistMult():
             score, tables = modules.DistMultInteraction(), [_real(entity), _real(relation)]
         case _:
-            raise InputError(f"model {trained.kind!r} has no counterpart in PyKEEN")
+            raise InputError(f"--to pykeen: no PyKEEN counterpart of the model {trained.model_name!r}; choose another format")
     if isinstance(trained.model, TransE | RotatE):
         score = modules.MonotonicAffineTransformationInteraction(
             score, initial_bias=trained.model.gamma, trainable_bias=False, trainable_scale=False
@@ -70,19 +70,19 @@ def _model(trained: Trained, triples: Any) -> Any:
         relation_representations_kwargs=tables[1:],
         random_seed=NoRandomSeedNecessary,
     )
-    model._random_seed = None  # as if none were given: PyKEEN looks for it when it saves a checkpoint
+    model._random_seed = None  # PyKEEN reads this when it saves a checkpoint
     return model.eval()
 
 
 def _real(table: Mat) -> dict[str, Any]:
-    """A table for PyKEEN. It fills its tables anew when training begins, so numbers are given as the way to do that."""
+    """A table as PyKEEN's arguments. PyKEEN initialises its tables before training; the initializer copies ours."""
     import torch
 
     return {"shape": table.shape[1], "initializer": methodcaller("copy_", torch.from_numpy(table))}
 
 
 def _complex(table: Mat, **more: Any) -> dict[str, Any]:
-    """The same of complex numbers, of which PyKEEN keeps each real part beside its imaginary part."""
+    """The same for complex numbers, which PyKEEN stores as interleaved real and imaginary parts."""
     import torch
 
     pairs = np.ascontiguousarray(table.reshape(len(table), 2, -1).swapaxes(1, 2))

@@ -1,4 +1,4 @@
-"""Entities as lines of text: word2vec, and the pair of files that TensorBoard's projector shows."""
+"""Export of entities as text: word2vec, and the files of TensorBoard's embedding projector."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from pfedeg.exporting.trained import Trained
 from pfedeg.models.base import Mat
 
 CONTROLS = r"\x00-\x1f\x7f-\x9f"
-IN_WORDS = re.compile(rf"[%\s{CONTROLS}]")  # what would end a word, and the sign that escapes
-IN_LINES = re.compile(rf"[%{CONTROLS}]|[^\S ]|\A | \Z")  # the same of a line, in which single words may stand apart
+IN_WORDS = re.compile(rf"[%\s{CONTROLS}]")  # what would end a word, and the escape character
+IN_LINES = re.compile(rf"[%{CONTROLS}]|[^\S ]|\A | \Z")  # the same for a line, which may contain single spaces
 PROJECTOR = """embeddings {
   tensor_name: "entities"
   tensor_path: "tensors.tsv"
@@ -20,13 +20,13 @@ PROJECTOR = """embeddings {
 """
 
 
-def escaped(name: str, signs: re.Pattern[str] = IN_WORDS) -> str:
-    """A name as a single word: white space, control characters and % as in addresses of the web."""
-    return signs.sub(lambda found: quote(found[0], safe=""), name)
+def escaped(name: str, special: re.Pattern[str] = IN_WORDS) -> str:
+    """A name as a single word: white space, control characters and % are percent-encoded."""
+    return special.sub(lambda found: quote(found[0], safe=""), name)
 
 
 def unescaped(word: str) -> str:
-    """The counterpart of `escaped`."""
+    """The inverse of `escaped`."""
     return unquote(word, errors="strict")
 
 
@@ -40,11 +40,11 @@ def write_word2vec(trained: Trained, folder: Path) -> None:
 
 
 def write_projector(trained: Trained, folder: Path) -> None:
-    """tensors.tsv, metadata.tsv and the file by which TensorBoard finds them."""
+    """tensors.tsv, metadata.tsv and the configuration that TensorBoard reads."""
     with open(folder / "tensors.tsv", "w", encoding="utf-8", newline="\n") as file:
         file.writelines("\t".join(numbers) + "\n" for numbers in _rows(trained.tables.entity))
     with open(folder / "metadata.tsv", "w", encoding="utf-8", newline="\n") as file:
-        if trained.graph.labels:  # several columns have a heading, a single one has none
+        if trained.graph.labels:  # the projector expects a header only if there are several columns
             file.write("name\tlabel\n")
             labels = (escaped(trained.graph.shown(name), IN_LINES) for name in trained.graph.entities)
             pairs = zip(_names(trained, IN_LINES), labels, strict=True)
@@ -54,16 +54,16 @@ def write_projector(trained: Trained, folder: Path) -> None:
     (folder / "projector_config.pbtxt").write_text(PROJECTOR, encoding="utf-8", newline="\n")
 
 
-def _names(trained: Trained, signs: re.Pattern[str]) -> Iterator[str]:
+def _names(trained: Trained, special: re.Pattern[str]) -> Iterator[str]:
     for name in trained.graph.entities:
         if not name:
-            text = "an entity has an empty name, which a text file cannot carry; export to parquet"
+            text = "an entity has an empty name, which a text file cannot represent; export to parquet"
             raise InputError(f"client {trained.client!r}: {text}")
-        yield escaped(name, signs)
+        yield escaped(name, special)
 
 
 def _rows(table: Mat) -> Iterator[list[str]]:
-    """The numbers of each row, in as few digits as tell them from all other float32."""
+    """The numbers of each row, with the fewest digits that identify each float32."""
     import pyarrow as pa
 
     for row in table:

@@ -1,0 +1,59 @@
+"""The export formats by name, and the export of a run in one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfedeg.errors import InputError
+from pfedeg.exporting.arrays import write_numpy, write_parquet, write_safetensors
+from pfedeg.exporting.pykeen import check_pykeen, write_pykeen
+from pfedeg.exporting.text import write_projector, write_word2vec
+from pfedeg.exporting.trained import Trained
+from pfedeg.files import create_folder, safe_name
+from pfedeg.settings import setting_fields
+from pfedeg.text import suggest
+from pfedeg.training.saved_run import Run
+
+
+def _nothing() -> None:
+    """Most formats need no further package."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: how to write one client's tables into a folder."""
+
+    write: Callable[[Trained, Path], None]
+    check: Callable[[], None] = _nothing  # raises InputError if a package is missing
+
+
+FORMATS = {
+    "parquet": Format(write_parquet),
+    "safetensors": Format(write_safetensors),
+    "numpy": Format(write_numpy),
+    "word2vec": Format(write_word2vec),
+    "projector": Format(write_projector),
+    "pykeen": Format(write_pykeen, check_pykeen),
+}
+
+
+def export(run: str | Path, out: Path, format: str, client: str | None = None) -> int:
+    """Write a client's tables to a new folder, or those of all clients to a subfolder each; the number of clients."""
+    if format not in FORMATS:
+        raise InputError(f"--to: unknown format {format!r}{suggest(format, FORMATS)}")
+    FORMATS[format].check()
+    opened = Run(run)
+    clients = opened.clients if client is None else (opened.named(client),)
+    opened.must_be_finished()
+    config = opened.config
+    settings = {name: getattr(config.model_settings, name) for name in setting_fields(config.model_settings)}
+
+    def fill(folder: Path) -> None:
+        for name in clients:
+            target = folder if client is not None else folder / safe_name(name)
+            target.mkdir(exist_ok=True)
+            graph, tables = opened.graph(name), opened.tables(name)
+            FORMATS[format].write(Trained(name, config.model, config.build_model(), settings, graph, tables), target)
+
+    create_folder(out, fill)
+    return len(clients)
