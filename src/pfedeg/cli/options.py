@@ -53,7 +53,7 @@ def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
     from pfedeg.training.config import REGISTRIES
 
     for part in REGISTRIES:
-        for flag, following in zip(args, [*args[1:], ""], strict=True):
+        for flag, following in zip(args, [*args[1:], ""], strict=False):
             if flag == f"--{part}":
                 yield part, following
             elif flag.startswith(f"--{part}="):
