@@ -2,10 +2,10 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pfedeg.engine.interface import Kernels, default_kernels
+from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.channel import Reply, Seen
 from pfedeg.network.client_agent import Agent
@@ -74,7 +74,12 @@ class Network:
 
 
 def make_agents(
-    federation: Federation, home: Path, kernels: Kernels | None = None, secret: bytes = SECRET
+    federation: Federation,
+    home: Path,
+    secret: bytes = SECRET,
+    *,
+    engine: Engine | None = None,
+    allowed: Collection[str] = (),
 ) -> dict[str, Agent]:
     return {
         name: Agent(
@@ -85,7 +90,8 @@ def make_agents(
             hashlib.sha256(secret).hexdigest()[:32],
             sign=Hand(name).sign,
             trusted=lambda certificate, body, signature: Hand("server").verify(body, signature),
-            kernels=kernels or default_kernels(1),
+            engine=engine or default_engine(1),
+            allowed=allowed,
         )
         for name, graph in federation.graphs.items()
     }

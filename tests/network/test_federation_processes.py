@@ -502,7 +502,7 @@ class Puppet:
             fingerprint(secret),
             sign=self.signer.sign,
             trusted=lambda *signed: True,
-            kernels=default_engine(1),
+            engine=default_engine(1),
         )
         self.node = fleet(site, name)
 

@@ -20,7 +20,7 @@ from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network import client_agent as agent
 from pfedeg.network import client_session as session
 from pfedeg.network import request_manager as asking
-from pfedeg.network.messages import Note, ProtocolError, check_change, pack, split, unpack
+from pfedeg.network.messages import PROTOCOL, Note, ProtocolError, check_change, pack, split, unpack
 from pfedeg.network.request_manager import Patience
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
@@ -52,7 +52,7 @@ def settings(method: str = "pfedeg-plus", **more: Any) -> Config:
         "eval_every": 2,
         "epochs": 1,
     }
-    return Config(method=method, **(small | more)).resolved()
+    return Config(method=method, **(small | more))
 
 
 def tables_of(home: Path, name: str) -> Any:
@@ -144,8 +144,8 @@ def test_what_reaches_the_server_has_no_names_triples_or_relations(federation: F
         note = unpack(split(raw)[1])
         assert set(note.facts) <= FIELDS[note.kind] | {"from", "run", "nonce", "asked"}
         assert set(note.arrays) == ARRAYS[note.kind]
-        if "values" in note.arrays:
-            assert note.arrays["values"].shape == (len(shared.travelling[note.facts["from"]]), width)
+        if "entity/values" in note.arrays:
+            assert note.arrays["entity/values"].shape == (len(shared.travelling[note.facts["from"]]), width)
 
 
 FIELDS = {
@@ -157,8 +157,8 @@ FIELDS = {
 }
 ARRAYS: dict[str, set[str]] = {
     "hello": {"tokens"},
-    "begin": {"ids", "values"},
-    "train": {"ids", "values"},
+    "begin": {"entity/ids", "entity/values"},
+    "train": {"entity/ids", "entity/values"},
     "evaluate": set(),
     "finish": set(),
 }
@@ -168,7 +168,9 @@ def test_every_message_and_field_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
     for kind, fields in FIELDS.items():
         (row,) = re.findall(rf"^\| `{kind}` answer \|(.*)$", text, re.MULTILINE)
-        assert set(re.findall(r"`(\w+)`", row)) == fields | ARRAYS[kind], kind
+        assert set(re.findall(r"`([\w/]+)`", row)) == fields | {
+            name.replace("entity", "TABLE") for name in ARRAYS[kind]
+        }, kind
 
 
 def test_tokens_are_sent_once_and_in_an_order_that_says_nothing(federation: Federation, tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_a_client_with_another_secret_is_named(federation: Federation, tmp_path:
 
 def test_a_client_that_is_enrolled_under_another_name_is_told(federation: Federation, tmp_path: Path) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    note = ask("hello", to="ATLAS", settings=settings().as_dict(), protocol=1, package=_package())
+    note = ask("hello", to="ATLAS", settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
     answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert answer.text("reason") == "this client is called 'atlas', and the server has enrolled it as 'ATLAS'"
@@ -235,7 +237,7 @@ def test_settings_that_are_not_whole_are_refused_by_the_client(
     federation: Federation, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    facts = ask("hello", settings=settings().as_dict() | wrong, protocol=1, package=_package())
+    facts = ask("hello", settings=settings().as_dict() | wrong, protocol=PROTOCOL, package=_package())
     answer = unpack(split(atlas.answer(pack(facts, Hand("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert "settings" in answer.text("reason")
@@ -280,7 +282,7 @@ def test_a_client_does_not_answer_rubbish(federation: Federation, tmp_path: Path
 @pytest.mark.parametrize("run", ["../evil", "", "a/b", "A" * 65, ".hidden"])
 def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_path: Path, run: str) -> None:
     atlas = make_agents(federation, tmp_path / "home")["atlas"]
-    note = ask("hello", run=run, settings=settings().as_dict(), protocol=1, package=_package())
+    note = ask("hello", run=run, settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
     answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert list(tmp_path.iterdir()) == []
@@ -289,12 +291,24 @@ def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_p
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda facts, arrays: arrays.update(values=arrays["values"] * np.nan), "not finite"),
-        (lambda facts, arrays: arrays.update(values=arrays["values"].astype(np.float64)), "not a 2-d array of float32"),
-        (lambda facts, arrays: arrays.update(values=arrays["values"][:, :4]), "has shape"),
-        (lambda facts, arrays: arrays.update(ids=arrays["ids"] + 10**6), "not assigned"),
-        (lambda facts, arrays: arrays.update(ids=arrays["ids"][::-1].copy()), "not in order"),
-        (lambda facts, arrays: arrays.pop("ids"), "ids is missing"),
+        (lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"] * np.nan}), "not finite"),
+        (
+            lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"].astype(np.float64)}),
+            "its values are float64 of shape",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"][:, :4]}),
+            "not float32 of shape",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 10**6}),
+            "its ids are not those of the client's shared entities",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"][::-1].copy()}),
+            "its ids are not those of the client's shared entities, in order",
+        ),
+        (lambda facts, arrays: arrays.pop("entity/ids"), "table 'entity' without ids or values"),
         (lambda facts, arrays: facts.update(round=0), "round is 0"),
     ],
 )
@@ -322,7 +336,7 @@ def test_a_client_checks_what_it_downloads(
 
 def spoil_values(change: Callable[[Any], Any]) -> Callable[..., Any]:
     def spoil(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-        arrays["values"] = change(arrays["values"])
+        arrays["entity/values"] = change(arrays["entity/values"])
 
     return spoil
 
@@ -332,9 +346,12 @@ def spoil_values(change: Callable[[Any], Any]) -> Callable[..., Any]:
     [
         (spoil_values(lambda values: values * np.float32(np.inf)), "not finite"),
         (spoil_values(lambda values: values.astype(np.float64)), "float32"),
-        (spoil_values(lambda values: values[:-1]), "has shape"),
+        (spoil_values(lambda values: values[:-1]), "not float32 of shape"),
         (spoil_values(lambda values: values + np.float32(2)), "a number changed by"),
-        (lambda facts, arrays: arrays.update(ids=arrays["ids"] + 1), "not those of the shared entities"),
+        (
+            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 1}),
+            "its ids are not those of the client's shared entities",
+        ),
         (lambda facts, arrays: facts.update(round=1), "of round 1, not 2"),
         (lambda facts, arrays: facts.update(loss="low"), "loss is missing"),
         (lambda facts, arrays: facts.update(loss=None), "loss is missing"),
@@ -359,7 +376,7 @@ def test_an_upload_that_cannot_be_is_refused_and_the_last_good_one_used(
     run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log)
     good = {}
     for done in run:
-        good[done.number] = run._transport.latest["atlas"].values
+        good[done.number] = run._transport.latest["atlas"].tables["entity"].values
     assert np.array_equal(good[2], good[1])
     assert not np.array_equal(good[3], good[2])
     assert reason in run.history[1]["missing"]["atlas"]
@@ -614,15 +631,15 @@ def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
         run = coordinate(network, settings(), home / "server")
         for _ in run:
             break
-        rows = run._transport.latest["atlas"]
+        rows = run._transport.latest["atlas"].tables["entity"]
         for scale in scales:
             facts = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
-            note = Note("train", facts, {"ids": rows.ids, "values": rows.values * np.float32(scale)})
+            note = Note("train", facts, {"entity/ids": rows.ids, "entity/values": rows.values * np.float32(scale)})
             raw = network.agents["atlas"].answer(pack(note, Hand("server").sign))
         return unpack(split(raw or b"")[1])
 
     once, again = rounds(tmp_path / "once", 1.1), rounds(tmp_path / "again", 0.9, 1.1)
-    assert np.array_equal(once.arrays["values"], again.arrays["values"])
+    assert np.array_equal(once.arrays["entity/values"], again.arrays["entity/values"])
     assert once.facts["loss"] == again.facts["loss"] != rounds(tmp_path / "other", 0.9).facts["loss"]
 
 
@@ -636,7 +653,7 @@ def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Fede
         if done.number == 2:
             break
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
-    found = session.Session(folder, folder.name, "atlas", network.agents["atlas"]._kernels, lambda text: None)
+    found = session.Session(folder, folder.name, "atlas", network.agents["atlas"]._engine, lambda text: None)
     assert found.kept.round == 1
     found._back_before(1)
     assert found.kept.round == 0

@@ -247,7 +247,7 @@ def server_run(
     from pfedeg.network.operations.server_folder import ServerHome
     from pfedeg.network.request_manager import Patience
     from pfedeg.network.server_run import new_name
-    from pfedeg.training.config import Config, configure
+    from pfedeg.training.config import configure
     from pfedeg.training.run_folder import RunFolder
 
     home, shown = ServerHome(folder), console(stderr=True)
@@ -262,7 +262,7 @@ def server_run(
             raise InputError(f"{folder}: there is no run that is not finished; leave out --resume to begin one")
         out = home.path / "runs" / left[-1]
     if resume and out is not None and not given and preset is None and file is None:
-        config = Config(**RunFolder.open(out).read("config.json"))
+        config = RunFolder.open(out).config()
     name = new_name()
     out = out or home.path / "runs" / name
     patience = Patience(quorum or 0, wait, absent)
