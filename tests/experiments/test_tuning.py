@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from pfedeg.cli.main import cli
 from pfedeg.errors import DataWarning, InputError, RunError
-from pfedeg.experiments.tuning import halve, papers_candidates, read_candidates, write_choice
+from pfedeg.experiments.tuning import default_candidates, read_candidates, successive_halving, write_choice
 from pfedeg.graphs.federation import Federation
+from pfedeg.methods.registry import METHODS
+from pfedeg.settings import setting
 from pfedeg.training.config import Config
 
 
@@ -27,34 +29,36 @@ def federation() -> Federation:
 SMALL = Config(method="pfedeg-plus", dim=8, negatives=4, rounds=400, eval_every=1, patience=1000, epochs=1, batch=256)
 
 
-def test_half_of_the_candidates_goes_on_and_the_better_half(federation: Federation) -> None:
-    seen, told = [], list[str]()
-    for until, runs in halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 0.01, tell=told.append):
-        seen.append((until, {run.chosen["lr"]: (run.done, run.best) for run in runs}))
+def test_the_better_half_of_the_candidates_continues(federation: Federation) -> None:
+    seen, messages = [], list[str]()
+    for until, runs in successive_halving(
+        federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 0.01, notify=messages.append
+    ):
+        seen.append((until, {run.values["lr"]: (run.rounds_done, run.best_mrr) for run in runs}))
         break
     (until, first) = seen[0]
     assert until == 1
-    assert told[2] == "candidate 2 of 4 (lr 0.01), round 1 of 1"
+    assert messages[2] == "candidate 2 of 4 (lr 0.01), round 1 of 1"
     assert {done for done, _ in first.values()} == {1}
-    rungs = list(halve(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 6.0))
+    rungs = list(successive_halving(federation, SMALL, {"lr": [1e-5, 1e-2, 1e-4, 5e-3]}, 6.0))
     runs = rungs[-1][1]
-    assert runs[0].chosen["lr"] in (1e-2, 5e-3)
-    assert sorted(run.done for run in runs)[:2] == [rungs[0][0]] * 2
-    assert runs[0].done > runs[-1].done
-    assert runs[0].best >= runs[1].best
+    assert runs[0].values["lr"] in (1e-2, 5e-3)
+    assert sorted(run.rounds_done for run in runs)[:2] == [rungs[0][0]] * 2
+    assert runs[0].rounds_done > runs[-1].rounds_done
+    assert runs[0].best_mrr >= runs[1].best_mrr
 
 
 def test_where_time_is_short_candidates_are_compared_after_fewer_rounds(federation: Federation) -> None:
-    rarely = replace(SMALL, eval_every=50)
-    until, runs = next(halve(federation, rarely, {"lr": [1e-4, 1e-2]}, 0.01))
+    rarely = SMALL.replace(eval_every=50)
+    until, runs = next(successive_halving(federation, rarely, {"lr": [1e-4, 1e-2]}, 0.01))
     assert until == 1
-    assert all(0 < run.best < 1 and run.done == 1 for run in runs)
+    assert all(0 < run.best_mrr < 1 and run.rounds_done == 1 for run in runs)
     assert runs[0].training.config.patience == 50 * SMALL.patience
 
 
 def test_a_candidate_that_diverges_is_last_and_says_why(federation: Federation) -> None:
-    *_, (_, runs) = halve(federation, SMALL, {"lr": [3e38, 1e-2]}, 0.01)
-    assert runs[0].chosen == {"lr": 1e-2}
+    *_, (_, runs) = successive_halving(federation, SMALL, {"lr": [3e38, 1e-2]}, 0.01)
+    assert runs[0].values == {"lr": 1e-2}
     assert "diverged" in runs[-1].evidence()["failed"]
 
 
@@ -65,7 +69,7 @@ class Scripted:
         self.config, self.history = config, list[Any]()
 
     def __iter__(self) -> Iterator[SimpleNamespace]:
-        rounds, mrr = (2, 0.9) if self.config.lr == 1e-2 else (8, 0.5)
+        rounds, mrr = (2, 0.9) if self.config.optimizer_settings.lr == 1e-2 else (8, 0.5)
         for number in range(1, rounds + 1):
             self.history.append({"valid": {"weighted": {"mrr": mrr}}})
             yield SimpleNamespace(number=number)
@@ -73,30 +77,46 @@ class Scripted:
 
 def test_the_best_is_first_even_if_another_ran_longer(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pfedeg.experiments.tuning.Training", Scripted)
-    *_, (_, runs) = halve(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1.0)
-    assert [(run.chosen["lr"], run.done, run.best) for run in runs] == [(1e-2, 2, 0.9), (1e-3, 8, 0.5)]
+    *_, (_, runs) = successive_halving(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1.0)
+    assert [(run.values["lr"], run.rounds_done, run.best_mrr) for run in runs] == [(1e-2, 2, 0.9), (1e-3, 8, 0.5)]
 
 
-def test_nothing_is_chosen_where_there_is_nothing_to_choose_by(federation: Federation) -> None:
-    with pytest.raises(RunError, match=r"nothing to choose by: .*diverged"):
-        list(halve(federation, replace(SMALL, model="complex"), {"lr": [3e38, 2e38]}, 0.01))
+def test_no_choice_without_validation_results(federation: Federation) -> None:
+    with pytest.raises(RunError, match=r"no candidate can be chosen: .*diverged"):
+        list(successive_halving(federation, SMALL.replace(model="complex"), {"lr": [3e38, 2e38]}, 0.01))
     graphs = {name: replace(graph, valid=graph.valid[:0]) for name, graph in federation.graphs.items()}
-    with pytest.warns(DataWarning), pytest.raises(RunError, match="nothing to choose by: no client has valid triples"):
-        list(halve(Federation(graphs), SMALL, {"lr": [1e-3, 1e-2]}, 0.01))
+    with (
+        pytest.warns(DataWarning),
+        pytest.raises(RunError, match="no candidate can be chosen: no client has valid triples"),
+    ):
+        list(successive_halving(Federation(graphs), SMALL, {"lr": [1e-3, 1e-2]}, 0.01))
 
 
-def test_too_little_time_is_told(federation: Federation) -> None:
-    told = list[str]()
-    next(halve(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1e-6, warn=told.append))
-    assert "2 candidates are many for the time" in told[0]
+def test_too_little_time_is_reported(federation: Federation) -> None:
+    messages = list[str]()
+    next(successive_halving(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1e-6, warn=messages.append))
+    assert "too little time for 2 candidates" in messages[0]
 
 
-def test_the_papers_sets() -> None:
-    assert papers_candidates("fb15k-237-fed3", Config(model="transe"))["beta"] == [3e-3]
-    assert len(papers_candidates("nell-995-fed3", Config(model="transe"))["beta"]) == 5
-    assert len(papers_candidates("fb15k-237-fed3", Config(model="complex"))["beta"]) == 5
-    assert papers_candidates("fb15k-237-fed3", Config(method="fede")) == {}
-    assert list(papers_candidates("x", Config(method="pfedeg-star-init"))) == ["p"]
+def test_candidates_are_those_of_the_settings_and_the_present_value() -> None:
+    found = default_candidates(Config(method="pfedeg-plus"))
+    assert found == {"p": [0.5, 0.6, 0.7, 0.8, 0.9], "beta": [3e-3, 3e-4, 4e-4, 5e-4, 6e-4, 1e-3]}
+    assert default_candidates(Config(method="fede")) == {}
+    assert list(default_candidates(Config(method="pfedeg-star-init"))) == ["p"]
+    assert list(default_candidates(Config(), given=["beta"])) == ["p"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    strength: float = setting(0.3, "how strong", least=0, candidates=(0.1, 1.0))
+
+
+OWN = replace(METHODS["fede"], name="own", label="Own", settings=Strength)
+
+
+def test_a_method_of_ones_own_suggests_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_candidates(Config(method=OWN)) == {"strength": [0.3, 0.1, 1.0]}
+    assert read_candidates(["strength=0.2,0.5"], Config(method=OWN)) == {"strength": [0.2, 0.5]}
 
 
 @pytest.mark.parametrize(
@@ -106,14 +126,15 @@ def test_the_papers_sets() -> None:
         ("p", "expected NAME=VALUE"),
         ("mu=1", "not used by"),
         ("p=x", "not values of p"),
-        ("p=0.5 p=0.9", "p is there twice"),
+        ("p=0.5,2", "p: 2.0 is out of range"),
+        ("p=0.5 p=0.9", "p is given twice"),
         ("rounds=2,4", "expected NAME=VALUE"),
         ("seed=0,1", "expected NAME=VALUE"),
     ],
 )
 def test_wrong_candidates_are_refused(over: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_candidates(over.split(), "pfedeg-plus")
+        read_candidates(over.split(), Config(method="pfedeg-plus"))
 
 
 @pytest.mark.parametrize("words", [["--minutes", "nan"], ["--minutes", "inf"], ["--choices", "missing/x.toml"]])

@@ -1,4 +1,4 @@
-"""Commands for research: a grid of runs, a choice of settings, a report on what came out."""
+"""Commands for research: experiments (grids of runs), tuning of settings, reports on finished runs."""
 
 import json
 import os
@@ -13,23 +13,23 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.text import plural, printable
 
 if TYPE_CHECKING:
-    from pfedeg.experiments.grid import Grid
-    from pfedeg.experiments.plan import Cell
+    from pfedeg.experiments.experiment import Experiment
+    from pfedeg.experiments.plan import PlannedRun
 
-LINE_SECONDS = 60.0  # between lines about a grid, which takes hours
+PROGRESS_SECONDS = 60.0  # between lines of progress where there is no terminal
 MOST_MINUTES = 100_000
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("plan", type=click.Path(path_type=Path))
 @click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet for each dataset"
+    "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet or NAME/ for each dataset"
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; what is done is kept")
-@click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only such cells, e.g. model=transe,rotate")
-@click.option("--retry", is_flag=True, help="also run cells again that have failed")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="cells side by side  [1]")
-@click.option("--list", "listed", is_flag=True, help="show the cells and how they stand, and run nothing")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs stay")
+@click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only these runs, e.g. model=transe,rotate")
+@click.option("--retry", is_flag=True, help="also repeat runs that have failed")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel  [1]")
+@click.option("--list", "listed", is_flag=True, help="list the runs and their states, and run nothing")
 @threads_option
 @json_option
 def experiment(
@@ -43,72 +43,75 @@ def experiment(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Run the grid of a PLAN: datasets × models × methods × seeds × settings, each cell a run directory of its own.
+    """Make all runs of a PLAN: datasets × models × methods × seeds × settings, each in a run folder of its own.
 
-    Stopped at any point, the same command goes on. A cell that fails is told, and does not keep others from running.
+    After an interruption, repeat the command to continue. A failed run is reported with its error message; the others
+    are not affected.
 
     \b
     Examples:
       pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --only model=transe,rotate
       pfedeg experiment plans/paper-tables.toml --data data --out runs/paper --list
     """
-    from pfedeg.experiments.grid import Grid
+    from pfedeg.experiments.experiment import Experiment
     from pfedeg.experiments.plan import Plan, read_only
     from pfedeg.text import duration
 
-    grid = Grid(Plan.read(plan), data, out)
-    wanted = read_only(only, grid.plan)
-    cells = [cell for cell in grid.plan.cells if cell.fits(wanted)]
-    for note in grid.plan.remarks:
-        say(note)
-    if not cells:
-        raise InputError(f"--only {' '.join(only)}: no cell of {plan} is such")
+    made = Experiment(Plan.read(plan), data, out)
+    filters = read_only(only, made.plan)
+    runs = [run for run in made.plan.runs if run.matches(filters)]
+    for text in made.plan.remarks:
+        say(text)
+    if not runs:
+        raise InputError(f"--only {' '.join(only)}: no run of {plan} matches")
     if not listed:
-        left = grid.left(wanted, retry)
+        remaining = made.remaining(filters, retry)
         threads = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
-        ahead = f", at most about {duration(grid.seconds_left(left) / jobs)}" if left else ""
-        say(f"{grid.plan.title}: {plural(len(cells), 'cell')}, {len(left)} to run{ahead}")
-        _run(grid, left, jobs, threads)
-    states = {cell.name: grid.state(cell) for cell in cells}
+        limit = f", at most about {duration(made.seconds_left(remaining) / jobs)}" if remaining else ""
+        say(f"{made.plan.title}: {plural(len(runs), 'run')}, {len(remaining)} to make{limit}")
+        _make(made, remaining, jobs, threads)
+    states = {run.name: made.state(run) for run in runs}
     if as_json:
-        click.echo(json.dumps({"cells": states, "mrr": {c.name: grid.mrr(c) for c in cells}}, ensure_ascii=False))
+        click.echo(json.dumps({"runs": states, "mrr": {r.name: made.mrr(r) for r in runs}}, ensure_ascii=False))
     else:
-        for cell in cells:
-            reason = f": {grid.reason(cell)}" if grid.reason(cell) else ""
-            click.echo(printable(f"{states[cell.name]:7} {grid.mrr(cell):>6} {cell.name}{reason}"))
+        for run in runs:
+            state, reason = made.status(run)
+            click.echo(printable(f"{state:7} {made.mrr(run):>6} {run.name}{reason and ': '}{reason}"))
     if listed:
         return
-    failed, others = (plural(list(states.values()).count(state), "cell") for state in ("failed", "other"))
+    failed, others = (plural(list(states.values()).count(state), "run") for state in ("failed", "other"))
     if "failed" in states.values():
-        raise RunError(f"{failed} failed; run them again with --retry")
+        raise RunError(f"{failed} failed; repeat the command with --retry to try again")
     if "other" in states.values():
-        raise RunError(f"{others} left alone, run with other settings: take another --out, or remove their folders")
+        raise RunError(f"{others} left as is, made with other settings: choose another --out, or remove their folders")
 
 
-def _run(grid: "Grid", left: "list[Cell]", jobs: int, threads: int | None) -> None:
-    """Run cells, and show how far they have come."""
+def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, threads: int | None) -> None:
+    """Make runs and show the progress."""
     from pfedeg.cli.tables import meter, remark
     from pfedeg.text import duration
 
     began, ended, screen = time.monotonic(), 0, console(stderr=True)
-    with meter(screen, plural(len(left), "cell"), len(left), LINE_SECONDS) as show:
-        for cell, state in grid.run(left, jobs, threads, lambda text: remark(screen, text)):
-            rest = [other for other in left if grid.state(other) in ("open", "begun")]
-            ahead = duration(grid.seconds_left(rest) / jobs)
-            pace = f"{duration(time.monotonic() - began)} so far, at most about {ahead} left"
+    with meter(screen, plural(len(remaining), "run"), len(remaining), PROGRESS_SECONDS) as show:
+        for run, state in experiment.make(remaining, jobs, threads, lambda text: remark(screen, text)):
+            rest = [other for other in remaining if experiment.state(other) in ("open", "started")]
+            limit = duration(experiment.seconds_left(rest) / jobs)
+            times = f"{duration(time.monotonic() - began)} so far, at most about {limit} left"
             if state == "running":
-                show(ended, f"{ended} ended; {cell.name} at {grid.progress(cell)}; {pace}", False)
+                show(ended, f"{ended} ended; {run.name} at {experiment.progress(run)}; {times}", False)
                 continue
             ended += 1
-            note = grid.mrr(cell) if state == "done" else grid.reason(cell)
-            remark(screen, f"{ended}/{len(left)} {cell.name}: {state}, {note}; {pace}")
+            outcome = experiment.mrr(run) if state == "done" else experiment.status(run)[1]
+            remark(screen, f"{ended}/{len(remaining)} {run.name}: {state}, {outcome}; {times}")
 
 
 @click.command(cls=Settings, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--over", multiple=True, metavar="NAME=VALUE,…", help="what to choose from  [the paper's β and p]")
-@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time to spend  [30]")
-@click.option("--choices", type=click.Path(path_type=Path), help="a TOML file to add the choice to, for plans")
+@click.option(
+    "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the settings suggest]"
+)
+@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit  [30]")
+@click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the choice to, for plans")
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
 @threads_option
 @json_option
@@ -122,7 +125,11 @@ def tune(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Choose settings for the federation at PATH by validation MRR: of many short runs, the better half goes on.
+    """Choose settings for the federation at PATH by validation MRR, with successive halving.
+
+    All candidates run for a few rounds; the better half continues for twice as many, until one is left. Without --over,
+    the candidates are the values that the method's settings suggest (β and p of PFedEG: the paper's); a setting that
+    you give is not tuned.
 
     \b
     Example:
@@ -131,48 +138,49 @@ def tune(
     from pfedeg.cli.tables import meter, remark
     from pfedeg.experiments.tuning import (
         check_choices,
+        default_candidates,
         describe,
-        halve,
-        papers_candidates,
         read_candidates,
+        successive_halving,
         write_choice,
     )
     from pfedeg.graphs.federation import Federation
     from pfedeg.text import duration
     from pfedeg.training.config import configure
 
-    if not minutes < MOST_MINUTES:  # nor is it not a number
+    if not minutes < MOST_MINUTES:  # also refuses nan
         raise InputError(f"--minutes {minutes}: expected less than {MOST_MINUTES:,} (ten weeks)")
     if choices is not None:
         check_choices(choices)
     config = configure(flags, preset)[0]
+    given = [name for name, value in flags.items() if value is not None]
+    candidates = read_candidates(over, config) or default_candidates(config, given)
+    if not candidates:
+        raise InputError(f"{config.title}: no setting suggests values to try; name some with --over")
     federation = Federation.read(path, config.seed)
     name = path.stem if path.suffix == ".parquet" else path.resolve().name
-    candidates = read_candidates(over, config.method) or papers_candidates(name, config)
-    if not candidates:
-        raise InputError(f"{config.method} has neither beta nor p to choose; name settings by --over")
-    began, budget, out = time.monotonic(), 60 * minutes, console(stderr=True)
+    began, limit, screen = time.monotonic(), 60 * minutes, console(stderr=True)
     runs: list[Any] = []
 
     def spent() -> str:
-        return f"{duration(time.monotonic() - began)} of {duration(budget)}"
+        return f"{duration(time.monotonic() - began)} of {duration(limit)}"
 
-    with meter(out, "tuning", budget) as show:
+    with meter(screen, "tuning", limit) as show:
 
-        def tell(note: str) -> None:
-            show(time.monotonic() - began, f"{note}; {spent()}", False)
+        def notify(text: str) -> None:
+            show(time.monotonic() - began, f"{text}; {spent()}", False)
 
-        for rounds, runs in halve(
-            federation, config, candidates, budget, threads, tell, lambda text: remark(out, text)
+        for rounds, runs in successive_halving(
+            federation, config, candidates, limit, threads, notify, lambda text: remark(screen, text)
         ):
-            best = f"best so far {describe(runs[0].chosen)}, valid MRR {runs[0].best:.4f}"
-            remark(out, f"round {rounds}: {best}; {spent()}")
-    chosen, evidence = dict(runs[0].chosen), [run.evidence() for run in runs]
+            best = f"best so far {describe(runs[0].values)}, valid MRR {runs[0].best_mrr:.4f}"
+            remark(screen, f"round {rounds}: {best}; {spent()}")
+    chosen, evidence = dict(runs[0].values), [run.evidence() for run in runs]
     try:
         if choices is not None:
             write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
             say(f"added to {choices}")
-    finally:  # it took long to find out
+    finally:  # print the result even if the file cannot be written
         if as_json:
             click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
         else:
@@ -182,26 +190,26 @@ def tune(
 
 @click.command(context_settings=CONTEXT)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="the file to write; for png a folder")
-@click.option("--paper", type=click.Path(path_type=Path), metavar="CSV", help="reported results to compare with")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="file to write; with png a folder")
+@click.option("--paper", type=click.Path(path_type=Path), metavar="CSV", help="published results to compare with")
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["html", "md", "csv", "png"]),
-    help="a page, text, a line per run and client, or pictures  [by --out]",
+    help="web page, Markdown, a line per run and client, or figures  [from the extension of --out]",
 )
-@click.option("--title", default="Results", metavar="TEXT", help="the heading  [Results]")
-@click.option("--quick", is_flag=True, help="leave out significance, for which all test triples are ranked again")
+@click.option("--title", default="Results", metavar="TEXT", help="heading  [Results]")
+@click.option("--quick", is_flag=True, help="skip significance tests, which rank all test triples again")
 def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool) -> None:
-    """Write a report on all finished runs below DIR: tables, significance, curves, who learns from whom.
+    """Write a report on all finished runs below DIR: metrics, significance, curves, relation graphs, gains.
 
-    Reported results are a CSV file with the columns dataset, model, method, mrr, hits@1, hits@5, hits@10.
+    Published results are a CSV file with the columns dataset, model, method, mrr, hits@1, hits@5, hits@10.
 
     \b
     Examples:
       pfedeg report runs/demo --out report.html
       pfedeg report runs/paper-tables --paper paper-results.csv --out report.html
-      pfedeg report runs/paper-tables --format png --out pictures
+      pfedeg report runs/paper-tables --format png --out figures
     """
     from pfedeg.experiments.report import write
 

@@ -1,203 +1,225 @@
-"""A plan of runs, read from a TOML file with suspicion: datasets × models × methods × seeds × settings."""
+"""A plan of runs from a TOML file, fully checked: datasets × models × methods × seeds × settings."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError
 from pfedeg.files import read_toml
-from pfedeg.models.registry import MODELS
 from pfedeg.text import suggest
-from pfedeg.training.config import METHODS, Config, configure, uses
+from pfedeg.training.config import REGISTRIES, Config, all_settings, configure
 
-GRID = ("data", "models", "methods", "seeds", "preset", "settings")  # what a [[grid]] may have of its own
-KEYS = (*GRID, "title", "vary", "where", "choices", "grid")
+GRID_KEYS = ("data", "models", "methods", "seeds", "preset", "settings")  # what a [[grid]] table may contain
+PLAN_KEYS = (*GRID_KEYS, "title", "vary", "where", "choices", "grid")
 AXES = ("data", "model", "method", "seed")
-SETTINGS = tuple(item.name for item in fields(Config) if item.name not in AXES)
+RULE_KEYS = {"data", "model", "method", "set", "evidence"}
+PARTS_AS_SETTINGS = ("objective", "optimizer")  # the parts of a run that [settings], [vary] and set may choose
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of a grid."""
+class PlannedRun:
+    """One run of a plan: a point of its grid, with all its settings."""
 
     data: str
     model: str
     method: str
     seed: int
-    varied: Mapping[str, Any]  # without what the method does not use
+    varied: Mapping[str, Any]  # the values of [vary] that this run uses
     config: Config
 
     @property
     def name(self) -> str:
-        """Where it is, below the grid's folder."""
+        """Its folder, relative to the experiment's."""
         parts = [self.data, self.model, self.method, f"seed-{self.seed}"]
         varied = "-".join(f"{name}-{value}" for name, value in self.varied.items())
-        return "/".join([*parts, varied] if varied else parts)
+        return "/".join(part.replace(":", "-") for part in ([*parts, varied] if varied else parts))
 
-    def fits(self, wanted: Mapping[str, Sequence[str]]) -> bool:
-        """Whether it is one of those that are wanted."""
-        return all(str(self.axis(name)) in values for name, values in wanted.items())
+    def matches(self, only: Mapping[str, Sequence[str]]) -> bool:
+        """Whether its value on each of these axes is one of those listed."""
+        return all(str(self.value_of(axis)) in values for axis, values in only.items())
 
-    def axis(self, name: str) -> Any:
-        """Where it stands on an axis of the grid."""
-        return getattr(self, name) if name in AXES else self.varied.get(name)
+    def value_of(self, axis: str) -> Any:
+        """Its value on an axis; None if it does not use that setting."""
+        return getattr(self, axis) if axis in AXES else self.varied.get(axis)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, in this order."""
+    """Runs in the order in which they are to be made."""
 
     title: str
-    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
     varied: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """From a TOML file; docs/experiments.md describes it."""
+        """Read a TOML file as docs/experiments.md describes it."""
         raw = read_toml(path)
-        _check_names(path, raw, KEYS, "entry")
-        title = _typed(path, "title", raw.get("title", path.stem), str, "a text")
-        vary = _typed(path, "vary", raw.get("vary", {}), dict, "a table")
-        _check_names(f"{path}: vary", vary, SETTINGS, "setting")
+        _check_names(path, raw, PLAN_KEYS, "entry")
+        title = _check_type(path, "title", raw.get("title", path.stem), str, "a text")
+        tables = _grid_tables(path, raw)
+        _load_models_and_methods(path, [raw, *tables])
+        vary = _check_type(path, "vary", raw.get("vary", {}), dict, "a table")
+        _check_settings(path, "vary", vary)
         if not all(isinstance(values, list) and values for values in vary.values()):
             raise InputError(f"{path}: vary: expected lists, as in epochs = [1, 3, 5]")
-        chosen, remarks = _choices(path, raw.get("choices"))
-        own = _rules(path, raw.get("where", []))
-        cells: dict[str, Cell] = {}
-        for part in _grids(path, raw):
-            for cell in _cells(path, part, vary, [*chosen, *own]):
-                before = cells.setdefault(cell.name, cell)
-                if before.config != cell.config:
-                    raise InputError(
-                        f"{path}: {cell.name} is meant twice, with other settings; [vary] tells them apart"
-                    )
-        datasets = {cell.data for cell in cells.values()}
-        for name in (name for rule in own for name in _names(rule.get("data", []))):
+        chosen, remarks = _read_choices(path, raw.get("choices"))
+        rules = _check_rules(path, raw.get("where", []))
+        runs: dict[str, PlannedRun] = {}
+        for grid in _merged_grids(path, raw, tables):
+            for run in _runs(path, grid, vary, [*chosen, *rules]):
+                if runs.setdefault(run.name, run).config != run.config:
+                    raise InputError(f"{path}: {run.name} appears twice with different settings; list them in [vary]")
+        datasets = {run.data for run in runs.values()}
+        for name in (name for rule in rules for name in _as_list(rule.get("data", []))):
             if name not in datasets:
-                raise InputError(f"{path}: [[where]]: data: no such dataset {name!r} here{suggest(name, datasets)}")
-        return cls(title, tuple(cells.values()), tuple(vary), remarks)
+                raise InputError(f"{path}: [[where]]: data: no dataset {name!r} in this plan{suggest(name, datasets)}")
+        return cls(title, tuple(runs.values()), tuple(vary), remarks)
 
 
-def _grids(path: Path, raw: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What each [[grid]] has of its own, over what stands before them; settings are taken one by one."""
-    grids = raw.get("grid", [{}])
-    if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) for grid in grids):
+def read_only(texts: Sequence[str], plan: Plan) -> dict[str, list[str]]:
+    """The filters `--only AXIS=VALUE,VALUE` as a mapping."""
+    axes = (*AXES, *plan.varied)
+    only: dict[str, list[str]] = {}
+    for text in texts:
+        axis, sign, values = text.partition("=")
+        if not sign or axis not in axes:
+            raise InputError(f"--only {text}: expected AXIS=VALUE, where AXIS is one of {', '.join(axes)}")
+        known = sorted({str(value) for run in plan.runs if (value := run.value_of(axis)) is not None})
+        for value in values.split(","):
+            if value not in known:
+                raise InputError(f"--only {text}: no run has {axis} {value!r}{suggest(value, known)}")
+        only.setdefault(axis, []).extend(values.split(","))
+    return only
+
+
+def _grid_tables(path: Path, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The [[grid]] tables; one empty table if the plan has none."""
+    tables = raw.get("grid", [{}])
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path}: grid: expected tables that begin with [[grid]]")
-    common = {"seeds": [0], **{key: value for key, value in raw.items() if key in GRID}}
-    for grid in grids:
-        _check_names(f"{path}: [[grid]]", grid, GRID, "entry")
+    for table in tables:
+        _check_names(f"{path}: [[grid]]", table, GRID_KEYS, "entry")
+    return tables
+
+
+def _load_models_and_methods(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
+    """Load what the lists name, so that the settings of plug-ins are known."""
+    for table in tables:
+        for key, part in (("models", "model"), ("methods", "method")):
+            if isinstance(table.get(key), list):
+                _check_part(path, key, part, table[key])
+
+
+def _merged_grids(path: Path, raw: Mapping[str, Any], tables: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Each [[grid]] over the plan's own entries; settings are merged one by one."""
+    common = {"seeds": [0], **{key: value for key, value in raw.items() if key in GRID_KEYS}}
+    for grid in tables:
         settings: dict[str, Any] = {}
         for table in (common.get("settings", {}), grid.get("settings", {})):
-            settings |= _typed(path, "settings", table, dict, "a table, as in settings = { dim = 64 }")
-        _check_names(f"{path}: settings", settings, SETTINGS, "setting")
+            settings |= _check_type(path, "settings", table, dict, "a table, as in settings = { dim = 64 }")
+        _check_settings(path, "settings", settings)
         yield {**common, **grid, "settings": settings}
 
 
-def _cells(path: Path, raw: Mapping[str, Any], vary: Mapping[str, list[Any]], rules: list[Any]) -> Iterator[Cell]:
-    """The cells of one grid, dataset by dataset; settings that a method does not use make no cell of their own."""
-    seeds, datasets = _list(path, raw, "seeds", int), _list(path, raw, "data", str)
-    models, methods = _list(path, raw, "models", str), _list(path, raw, "methods", str)
-    _check_known(path, "models", models, MODELS)
-    _check_known(path, "methods", methods, METHODS)
+def _runs(path: Path, grid: Mapping[str, Any], vary: Mapping[str, Any], rules: Sequence[Any]) -> Iterator[PlannedRun]:
+    """The runs of one grid, dataset by dataset; a varied setting that a run does not use is left out of its name."""
+    seeds, datasets = _list_of(path, grid, "seeds", int), _list_of(path, grid, "data", str)
+    models, methods = _list_of(path, grid, "models", str), _list_of(path, grid, "methods", str)
     for name in datasets:
         if name in ("", ".", "..") or "/" in name or "\\" in name:
-            raise InputError(f"{path}: data: {name!r} is no name; the folder is said by --data, as in data = ['world']")
+            raise InputError(
+                f"{path}: data: {name!r} is not a name; give its folder with --data, as in data = ['world']"
+            )
     for seed, data, model, method in itertools.product(seeds, datasets, models, methods):
         for values in itertools.product(*vary.values()):
             varied = dict(zip(vary, values, strict=True))
-            flags = {**raw["settings"], "model": model, "method": method, "seed": seed}
+            flags = {**grid["settings"], "model": model, "method": method, "seed": seed}
             for rule in rules:
-                flags |= _applies(rule, {"data": data, "model": model, "method": method})
+                flags |= _settings_of_rule(rule, {"data": data, "model": model, "method": method})
             try:
-                config = configure({**flags, **varied}, raw.get("preset"))[0]
+                config = configure({**flags, **varied}, grid.get("preset"))[0]
             except InputError as error:
                 raise InputError(f"{path}: {data}, {model}, {method}: {error}") from None
-            used = {name: value for name, value in varied.items() if uses(method, name)}
-            yield Cell(data, model, method, seed, used, config)
+            used = config.as_dict()
+            yield PlannedRun(
+                data, model, method, seed, {name: value for name, value in varied.items() if name in used}, config
+            )
 
 
-def _typed(path: Path, key: str, value: Any, kind: type, expected: str) -> Any:
+def _check_type(path: Path, key: str, value: Any, kind: type, expected: str) -> Any:
     if not isinstance(value, kind):
         raise InputError(f"{path}: {key}: expected {expected}")
     return value
 
 
-def _list(path: Path, raw: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    values = raw.get(key)
+def _list_of(path: Path, grid: Mapping[str, Any], key: str, kind: type) -> list[Any]:
+    values = grid.get(key)
     if not isinstance(values, list) or not values or not all(type(value) is kind for value in values):
         raise InputError(f"{path}: {key}: expected a list of {'names' if kind is str else 'whole numbers'}")
     return values
 
 
-def _check_names(where: object, names: Iterable[str], known: Sequence[str], what: str) -> None:
+def _check_names(where: object, names: Iterable[str], known: Iterable[str], what: str) -> None:
     for name in names:
-        if what == "setting" and name in AXES:
-            raise InputError(
-                f"{where}: {name} is no setting here; the plan's lists of data, models, methods, seeds say it"
-            )
-        if name not in known:
+        if name not in list(known):
             raise InputError(f"{where}: unknown {what} {name!r}{suggest(name, known)}")
 
 
-def _check_known(where: object, key: str, names: Iterable[Any], known: Iterable[str]) -> None:
+def _check_settings(path: Path, where: str, settings: Mapping[str, Any]) -> None:
+    """Refuse names that are not settings; a value is checked with the run that uses it."""
+    for part in PARTS_AS_SETTINGS:
+        _check_part(path, f"{where}: {part}", part, _as_list(settings.get(part, [])))
+    for name in settings:
+        if name in AXES:
+            raise InputError(f"{path}: {where}: {name} cannot be set here; use the plan's data, models, methods, seeds")
+    _check_names(f"{path}: {where}", settings, [*all_settings(), *PARTS_AS_SETTINGS], "setting")
+
+
+def _check_part(path: Path, where: str, part: str, names: Iterable[Any]) -> None:
+    """Refuse the name of a model, method, objective or optimiser that cannot be loaded."""
     for name in names:
-        if name not in list(known):
-            raise InputError(f"{where}: {key}: unknown {name!r}{suggest(str(name), known)}")
+        if not isinstance(name, str):
+            raise InputError(f"{path}: {where}: {name!r} is not a name")
+        try:
+            REGISTRIES[part].get(name)
+        except InputError as error:
+            raise InputError(f"{path}: {where}: {error}") from None
 
 
-def _choices(path: Path, name: Any) -> tuple[list[Any], tuple[str, ...]]:
-    """Settings that were chosen on validation data, from a file beside the plan; a remark if it is not there yet."""
+def _read_choices(path: Path, name: Any) -> tuple[list[Any], tuple[str, ...]]:
+    """Rules with settings chosen on validation data, from a file beside the plan; a remark if it does not exist."""
     if name is None:
         return [], ()
-    file = path.parent / _typed(path, "choices", name, str, "the name of a file beside the plan")
+    file = path.parent / _check_type(path, "choices", name, str, "the name of a file beside the plan")
     if not file.exists():
-        return [], (f"{file} is not there yet (`pfedeg tune --choices` makes it): nothing is chosen",)
-    return _rules(file, read_toml(file).get("where")), ()
+        return [], (f"{file} does not exist yet (`pfedeg tune --choices` creates it): default settings are used",)
+    return _check_rules(file, read_toml(file).get("where")), ()
 
 
-def _rules(path: Path, rules: Any) -> list[dict[str, Any]]:
-    """[[where]] tables, each checked whether it applies or not."""
+def _check_rules(path: Path, rules: Any) -> list[dict[str, Any]]:
+    """The [[where]] tables, each checked whether or not a run matches it."""
     if not isinstance(rules, list):
         raise InputError(f"{path}: expected tables that begin with [[where]]")
     for rule in rules:
-        if (
-            not isinstance(rule, dict)
-            or not isinstance(rule.get("set"), dict)
-            or set(rule) - {*AXES[:3], "set", "evidence"}
-        ):
+        if not isinstance(rule, dict) or not isinstance(rule.get("set"), dict) or set(rule) - RULE_KEYS:
             raise InputError(f"{path}: [[where]]: expected data, model, method (a name or a list) and set = {{…}}")
-        for key, known in (("model", MODELS), ("method", METHODS)):
-            _check_known(path, f"[[where]]: {key}", _names(rule.get(key, [])), known)
-        if not all(isinstance(name, str) for name in _names(rule.get("data", []))):
+        for part in ("model", "method"):
+            _check_part(path, f"[[where]]: {part}", part, _as_list(rule.get(part, [])))
+        if not all(isinstance(name, str) for name in _as_list(rule.get("data", []))):
             raise InputError(f"{path}: [[where]]: data: expected a name or a list of names")
-        _check_names(f"{path}: [[where]]: set", rule["set"], SETTINGS, "setting")
+        _check_settings(path, "[[where]]: set", rule["set"])
     return rules
 
 
-def _names(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _applies(rule: Mapping[str, Any], cell: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a [[where]] for a cell, if it is meant."""
-    meant = all(value in _names(rule[axis]) for axis, value in cell.items() if axis in rule)
-    return dict(rule["set"]) if meant else {}
-
-
-def read_only(texts: Sequence[str], plan: Plan) -> dict[str, list[str]]:
-    """--only AXIS=VALUE,VALUE as a mapping."""
-    axes = (*AXES, *plan.varied)
-    wanted: dict[str, list[str]] = {}
-    for text in texts:
-        axis, sign, values = text.partition("=")
-        if not sign or axis not in axes:
-            raise InputError(f"--only {text}: expected AXIS=VALUE, where AXIS is one of {', '.join(axes)}")
-        known = sorted({str(value) for cell in plan.cells if (value := cell.axis(axis)) is not None})
-        for value in values.split(","):
-            if value not in known:
-                raise InputError(f"--only {text}: no cell has {axis} {value!r}{suggest(value, known)}")
-        wanted.setdefault(axis, []).extend(values.split(","))
-    return wanted
+def _settings_of_rule(rule: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a [[where]] table if the run matches it, else none."""
+    matches = all(value in _as_list(rule[axis]) for axis, value in run.items() if axis in rule)
+    return dict(rule["set"]) if matches else {}

@@ -1,164 +1,172 @@
-"""Choosing settings on validation triples: short runs of every candidate, of which the better half goes on."""
+"""Choosing settings by validation MRR: short runs of every candidate, of which the better half continues."""
 
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import read_toml, write_bytes
 from pfedeg.graphs.federation import Federation
+from pfedeg.settings import setting_fields
 from pfedeg.text import suggest
-from pfedeg.training.config import Config, uses, value_type
+from pfedeg.training.config import REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
 from pfedeg.training.rounds import Round
 
-BETAS = (3e-4, 4e-4, 5e-4, 6e-4, 1e-3)  # the paper's sets
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
+NOT_TUNED = (*REGISTRIES, "seed", "rounds")
 
 
-def papers_candidates(data: str, config: Config) -> dict[str, list[Any]]:
-    """What the paper chose from: β where it is not given, and p."""
-    given = config.model in ("transe", "rotate") and data.startswith("fb15k-237-fed")
-    found: dict[str, list[Any]] = {"beta": [3e-3] if given else list(BETAS), "p": list(SHARES)}
-    return {name: values for name, values in found.items() if uses(config.method, name)}
+def default_candidates(config: Config, given: Collection[str] = ()) -> dict[str, list[Any]]:
+    """What settings suggest to try, and the value that each has now; settings `given` by the user are left out."""
+    found: dict[str, list[Any]] = {}
+    for part in REGISTRIES:
+        settings = getattr(config, f"{part}_settings")
+        for name, item in setting_fields(settings).items():
+            if item.metadata["candidates"] and name not in given:
+                found[name] = list(dict.fromkeys([getattr(settings, name), *item.metadata["candidates"]]))
+    return found
 
 
-def read_candidates(texts: Sequence[str], method: str) -> dict[str, list[Any]]:
-    """--over NAME=VALUE,VALUE as a mapping."""
-    known = {item.name: item for item in fields(Config) if item.name not in ("method", "model", "seed", "rounds")}
+def read_candidates(texts: Sequence[str], config: Config) -> dict[str, list[Any]]:
+    """`--over NAME=VALUE,VALUE` as a mapping."""
+    settings = {name: one for name, one in all_settings().items() if name not in NOT_TUNED}
     found: dict[str, list[Any]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
-        if not sign or name not in known:
-            raise InputError(f"--over {text}: expected NAME=VALUE,VALUE of a setting{suggest(name, known)}")
+        if not sign or name not in settings:
+            raise InputError(f"--over {text}: expected NAME=VALUE,VALUE of a setting{suggest(name, settings)}")
         if name in found:
-            raise InputError(f"--over {text}: {name} is there twice; name all its values at once")
-        if not uses(method, name):
-            raise InputError(f"--over {text}: {name} is not used by {method}")
+            raise InputError(f"--over {text}: {name} is given twice; list all its values at once")
+        if name not in config.as_dict():
+            raise InputError(f"--over {text}: {name} is not used by {config.title}")
         try:
-            found[name] = [value_type(known[name])(value) for value in values.split(",")]
+            found[name] = [settings[name].type(value) for value in values.split(",")]
         except ValueError:
             raise InputError(f"--over {text}: not values of {name}") from None
+        for value in found[name]:
+            try:
+                config.replace(**{name: value})
+            except InputError as error:
+                raise InputError(f"--over {text}: {error}") from None
     return found
 
 
 @dataclass
 class Candidate:
-    """One choice of settings, and how far its run has come."""
+    """Values of the settings to choose, and the run that tries them."""
 
-    chosen: Mapping[str, Any]
+    values: Mapping[str, Any]
     training: Training
     rounds: Iterator[Round] = field(init=False)
-    best: float = float("-inf")
-    done: int = 0
-    failed: str = ""
+    best_mrr: float = float("-inf")
+    rounds_done: int = 0
+    error: str = ""
 
     def __post_init__(self) -> None:
-        """A run that stands still until it is asked to go on."""
+        """The run does not start before `advance`."""
         self.rounds = iter(self.training)
 
     def advance(self, until: int) -> Iterator[int]:
-        """Train up to a round, and tell each; a run that has stopped or failed stays where it is."""
+        """Train up to a round and yield the number of each; a run that has stopped or failed does not continue."""
         try:
-            while self.done < until:
+            while self.rounds_done < until:
                 done = next(self.rounds, None)
                 if done is None:
                     break
-                self.done = done.number
-                yield self.done
+                self.rounds_done = done.number
+                yield self.rounds_done
         except RunError as error:
-            self.failed = str(error)
-            self.best = float("-inf")
+            self.error = str(error)
+            self.best_mrr = float("-inf")
             return
         evaluated = [line["valid"]["weighted"]["mrr"] for line in self.training.history if "valid" in line]
-        self.best = max((mrr for mrr in evaluated if mrr is not None), default=float("-inf"))
+        self.best_mrr = max((mrr for mrr in evaluated if mrr is not None), default=float("-inf"))
 
     def evidence(self) -> dict[str, Any]:
-        """What is recorded of it."""
-        told = {"rounds": self.done, "valid_mrr": round(self.best, 6) if self.best > 0 else 0.0}
-        return {**self.chosen, **told, **({"failed": self.failed} if self.failed else {})}
+        """Values and outcome, for the record."""
+        outcome = {"rounds": self.rounds_done, "valid_mrr": round(self.best_mrr, 6) if self.best_mrr > 0 else 0.0}
+        return {**self.values, **outcome, **({"failed": self.error} if self.error else {})}
 
 
-def describe(chosen: Mapping[str, Any]) -> str:
-    """Settings and their values, as people read them."""
-    return ", ".join(f"{name} {value}" for name, value in chosen.items())
+def describe(values: Mapping[str, Any]) -> str:
+    """Settings and their values for a message."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def halve(
+def successive_halving(
     federation: Federation,
     config: Config,
     candidates: Mapping[str, Sequence[Any]],
     seconds: float,
     threads: int | None = None,
-    tell: Callable[[str], None] = lambda note: None,
-    warn: Callable[[str], None] = lambda note: None,
+    notify: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Iterator[tuple[int, list[Candidate]]]:
     """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
 
-    Who goes on is before who was left behind, whatever their MRR. The first rung is as long as the time allows for all
-    rungs to take the same time, at least a round. What happens in between is told round by round.
+    Candidates that continue come before those that were dropped, whatever their MRR. All stages take about the same
+    time; the first is as long as `seconds` allow, but at least one round. `notify` reports every round.
     """
     began, names = time.monotonic(), list(candidates)
     choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values())]
-    rungs = max(1, (len(choices) - 1).bit_length())
+    stages = max(1, (len(choices) - 1).bit_length())
 
-    def rounds_in_time(pace: float) -> int:
-        return int(seconds / pace / len(choices) / (rungs + 1))
+    def rounds_in_time(seconds_per_round: float) -> int:
+        return int(seconds / seconds_per_round / len(choices) / (stages + 1))
 
-    tell(f"how long a round takes, by one with {describe(choices[0])}")
-    with suppress(RunError):  # a candidate that fails is told of later
-        next(iter(Training(federation, replace(config, **choices[0]), threads=threads)))
-    fitting = rounds_in_time(time.monotonic() - began)
-    if fitting < 1 and len(choices) > 1:
-        warn(f"{len(choices)} candidates are many for the time: each gets a round at least; fewer tell more (--over)")
-    config = _evaluated_every(config, fitting)
-    until = every = config.resolved().eval_every or 1
-    runs = [Candidate(chosen, Training(federation, replace(config, **chosen), threads=threads)) for chosen in choices]
-    going, behind, first_rung = list(runs), list[Candidate](), time.monotonic()
+    notify(f"measuring the time of a round with {describe(choices[0])}")
+    with suppress(RunError):  # reported when the candidate's turn comes
+        next(iter(Training(federation, config.replace(**choices[0]), threads=threads)))
+    possible = rounds_in_time(time.monotonic() - began)
+    if possible < 1 and len(choices) > 1:
+        warn(f"too little time for {len(choices)} candidates: each gets one round; name fewer with --over")
+    config = _evaluated_every(config, possible)
+    until = every = config.eval_every
+    runs = [Candidate(values, Training(federation, config.replace(**values), threads=threads)) for values in choices]
+    continuing, dropped, first_stage = list(runs), list[Candidate](), time.monotonic()
     while True:
-        for number, run in enumerate(going, 1):
+        for number, run in enumerate(continuing, 1):
             for done in run.advance(until):
-                tell(f"candidate {number} of {len(going)} ({describe(run.chosen)}), round {done} of {until}")
-        if first_rung:  # the one round before may have compiled engine: now it is known
-            fair = rounds_in_time((time.monotonic() - first_rung) / (every * len(runs))) // every * every
-            first_rung = 0.0
-            if fair > until:
-                until = fair
+                notify(f"candidate {number} of {len(continuing)} ({describe(run.values)}), round {done} of {until}")
+        if first_stage:  # the round that was timed first may have included compilation: measure again
+            possible = rounds_in_time((time.monotonic() - first_stage) / (every * len(runs))) // every * every
+            first_stage = 0.0
+            if possible > until:
+                until = possible
                 continue
-        going.sort(key=lambda run: -run.best)
-        if going[0].best == float("-inf"):
-            raise RunError(f"there is nothing to choose by: {going[0].failed or 'no client has valid triples'}")
-        yield until, [*going, *behind]
-        half = max(1, (len(going) + 1) // 2)
-        going, behind = going[:half], [*going[half:], *behind]
+        continuing.sort(key=lambda run: -run.best_mrr)
+        if continuing[0].best_mrr == float("-inf"):
+            raise RunError(f"no candidate can be chosen: {continuing[0].error or 'no client has valid triples'}")
+        yield until, [*continuing, *dropped]
+        half = max(1, (len(continuing) + 1) // 2)
+        continuing, dropped = continuing[:half], [*continuing[half:], *dropped]
         spent = time.monotonic() - began
-        if len(going) == 1 or spent > seconds:
+        if len(continuing) == 1 or spent > seconds:
             return
         until *= 2
 
 
 def _evaluated_every(config: Config, rounds: int) -> Config:
-    """With evaluations at least so often, and patience for as many rounds as before."""
-    resolved = config.resolved()
-    before, now = resolved.eval_every or 1, max(1, min(resolved.eval_every or 1, rounds))
-    return replace(config, eval_every=now, patience=-(-resolved.patience * before // now))
+    """The same with an evaluation at least every so many rounds, and patience for as many rounds as before."""
+    every = max(1, min(config.eval_every, rounds))
+    return config.replace(eval_every=every, patience=-(-config.patience * config.eval_every // every))
 
 
 def check_choices(path: Path) -> None:
-    """Whether a choice could be added to a file, before it is made."""
+    """Refuse a file that a choice could not be added to."""
     if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} is not there")
+        raise InputError(f"{path}: there is no folder {path.parent}")
     if path.exists():
         read_toml(path)
 
 
 def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], evidence: Sequence[Any]) -> None:
-    """Add a choice and its evidence to a file that plans refer to; an earlier one for the same cells is replaced."""
+    """Add a choice with its evidence to a file that plans read; an earlier choice for the same runs is replaced."""
     head = "# Chosen on validation triples by `pfedeg tune`; plans refer to this file.\n"
     intro, *blocks = re.split(r"(?m)^\[\[where\]\]\n", path.read_text(encoding="utf-8") if path.exists() else head)
     same = "".join(f"{axis} = {_toml(value)}\n" for axis, value in axes.items())

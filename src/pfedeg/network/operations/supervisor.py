@@ -15,6 +15,7 @@ from typing import Any
 
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import write_json
+from pfedeg.processes import end_with_parent
 
 BACKOFF = (0.5, 30.0)  # seconds before a dead process is started again: at first, and at most
 CALM = 60.0  # seconds after which a process counts as well
@@ -177,7 +178,7 @@ def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
             stderr=log,
             env={**os.environ, **child.environment},
             process_group=0,
-            preexec_fn=die_with_parent,
+            **end_with_parent(),
         )
     child.since = now
     say(f"{child.name} started as process {child.process.pid}")
@@ -204,11 +205,3 @@ def _clear(process: "subprocess.Popen[bytes]") -> None:
     """End what a dead process has left: nginx's workers survive it, and keep its port."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def die_with_parent() -> None:
-    """Ask Linux to end this process with the one that started it."""
-    import ctypes
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
