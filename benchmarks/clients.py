@@ -18,7 +18,7 @@ from pfedeg.engine.compiled.crew import FusedCrew
 from pfedeg.engine.interface import Absorb, Kernels, Knowledge, Local, Moments, cores, positives
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import Model, start_rows, Tables
+from pfedeg.models.base import Model, Tables, start_rows
 from pfedeg.models.registry import MODELS
 from pfedeg.training.schedule import Job, _at_once, carry_out
 

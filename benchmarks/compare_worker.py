@@ -20,14 +20,8 @@ Work = Callable[[], object]
 
 def current() -> dict[str, Any]:
     """What the worker needs of today's modules."""
-    from pfedeg.engine.compiled.engine import Fused
-    from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
-    from pfedeg.graphs.alignment import Rows, Shared
-    from pfedeg.graphs.federation import Federation
-    from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+    from pfedeg.engine.interface import Absorb, Batches, Knowledge, Recipe
     from pfedeg.methods import affinity, mixing
-    from pfedeg.models.base import Tables, start_rows
-    from pfedeg.models.registry import MODELS
     from pfedeg.objectives.self_adversarial import SelfAdversarial
     from pfedeg.optimizers.adam import Adam
 
@@ -44,12 +38,7 @@ def current() -> dict[str, Any]:
 
 def former() -> dict[str, Any]:
     """The same at 32c9117."""
-    from pfedeg.federation import Federation
-    from pfedeg.graph import KnowledgeGraph
-    from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
-    from pfedeg.kernels.fused import Fused
-    from pfedeg.models import MODELS, start_rows
-    from pfedeg.shared import Rows, Shared
+    from pfedeg.kernels import Absorb, Knowledge, Local, Moments
     from pfedeg.strategies import affinity
 
     def train(engine: Any, model: Any, tables: Any, pull: float, known: Any, part: Any, sampling: str) -> Work:

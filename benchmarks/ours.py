@@ -14,7 +14,7 @@ from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.models.base import start_rows, Tables
+from pfedeg.models.base import Tables, start_rows
 from pfedeg.models.registry import MODELS
 
 Sampling = Literal["own", "shared"]

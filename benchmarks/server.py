@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pfedeg.methods.baselines import FedE
 
 from curves import Point
 from moving import copy_rows
@@ -28,7 +29,6 @@ from pfedeg.engine.interface import Absorb, cores
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.graphs.alignment import Mat, Rows, Shared
 from pfedeg.methods.base import State, Strategy, affinity, reference
-from pfedeg.methods.baselines import FedE
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 
 WIDTH = 128

@@ -13,7 +13,7 @@ OF_BATCHES = {"epochs", "negatives", "sampling", "chunk"}
 OF_ADAM = {"lr", "beta1", "beta2", "epsilon"}
 
 
-def recipe(model: Model, absorb: Absorb = Absorb(), **settings: Any) -> Recipe:  # noqa: B008 (it is frozen)
+def recipe(model: Model, absorb: Absorb = Absorb(), **settings: Any) -> Recipe:
     """The paper's objective and Adam, with settings such as batch, negatives, lr, alpha."""
     renamed = {{"batch": "size", "loss": "reduction"}.get(name, name): value for name, value in settings.items()}
     batches = {name: renamed.pop(name) for name in [*renamed] if name in {*OF_BATCHES, "size", "reduction"}}

@@ -10,12 +10,33 @@ import pytest
 from pfedeg.training.config import REGISTRIES
 
 PACKAGE = Path(__file__).parents[1] / "src" / "pfedeg"
-LAYERS = (  # a module imports only from its own folder and from those above
-    "errors randomness text files settings registry plots graphs models objectives optimizers engine methods training "
-    "prediction network importing inspection exporting experiments cli"
-).split()
+# Folders and top-level modules in import order: a module imports only from its own and from those above.
+LAYERS = [
+    "errors",
+    "randomness",
+    "text",
+    "processes",
+    "files",
+    "settings",
+    "registry",
+    "plots",
+    "graphs",
+    "models",
+    "objectives",
+    "optimizers",
+    "engine",
+    "methods",
+    "training",
+    "prediction",
+    "network",
+    "importing",
+    "inspection",
+    "exporting",
+    "experiments",
+    "cli",
+]
 MODULES = sorted(PACKAGE.rglob("*.py"))
-SOURCES = [path for path in MODULES if path.name not in ("__main__.py",) and path != PACKAGE / "__init__.py"]
+SOURCES = [path for path in MODULES if path.name != "__main__.py" and path != PACKAGE / "__init__.py"]
 
 
 def layer(path: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def end_with_parent() -> dict[str, Any]:
-    """Arguments of subprocess.Popen. On Linux the child is terminated when its parent dies; elsewhere there are none."""
+    """Arguments of subprocess.Popen. On Linux the child ends when its parent dies; elsewhere there are none."""
     return {"preexec_fn": _terminate_with_parent} if sys.platform == "linux" else {}
 
 

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pfedeg import randomness
-from pfedeg.models.base import Tables
 from pfedeg.engine import reference
 from pfedeg.engine.compiled import engine as fused
 from pfedeg.engine.compiled import workspace as scratch
@@ -20,6 +19,7 @@ from pfedeg.engine.interface import Absorb, Batches, Knowledge, epoch_keys, posi
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, kernel
 from pfedeg.engine.reference import NumpyEngine
+from pfedeg.models.base import Tables
 from pfedeg.models.distmult import DistMult
 from pfedeg.models.registry import MODELS
 from pfedeg.models.rotate import RotatE

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.experiments.experiment import Experiment
-from pfedeg.experiments.remaining_time import STARTUP_SECONDS
 from pfedeg.experiments.plan import Plan, read_only
+from pfedeg.experiments.remaining_time import STARTUP_SECONDS
 from pfedeg.files import locked
 from pfedeg.graphs.federation import Federation, partition
 from pfedeg.training.run_folder import RunFolder

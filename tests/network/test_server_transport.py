@@ -797,7 +797,7 @@ def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Fe
     network = Network(make_agents(federation, tmp_path / "clients"))
     coordinate(network, settings(), tmp_path / "server").run()
     shown = CliRunner().invoke(cli, ["show", str(tmp_path / "server")])
-    assert " MB travelled" in shown.output
+    assert " MB sent over the network" in shown.output
     with pytest.raises(InputError, match="a server's run; graphs and tables are with its clients"):
         Run(tmp_path / "server").evaluate("test")
 

@@ -21,7 +21,7 @@ from pfedeg.methods.base import Strategy
 from pfedeg.models.base import Tables
 from pfedeg.training.client import Client, build_clients
 from pfedeg.training.config import Config
-from pfedeg.training.in_process import Local
+from pfedeg.training.in_process import InProcess
 
 CODE = 55 << 20  # bytes of compiled code and its libraries
 PER_TRIPLE = 16  # bytes that training keeps per triple beside the graph
@@ -161,7 +161,7 @@ class RoundTimer:
         for turn, batches in enumerate(BATCHES):
             strategy, shared, clients = self._sample(config, batches * config.batch, pooled)
             largest = sorted(clients, key=lambda name: -len(clients[name].graph.entities))[: self._threads]
-            transport = Local(clients, self._engine, states)
+            transport = InProcess(clients, self._engine, states)
             _, downloads = strategy.aggregate(strategy.init(shared), shared, transport.uploads(), largest)
             seconds, states = self._time(partial(transport.exchange, 1, downloads)), transport.states
             sample = {name: clients[name].graph for name in largest}
@@ -174,7 +174,7 @@ class RoundTimer:
     def _server(self, config: Config) -> float:
         """Seconds of the server's half of a round."""
         strategy, shared, clients = self._sample(config, config.batch)
-        uploads, state = Local(clients, self._engine).uploads(), strategy.init(shared)
+        uploads, state = InProcess(clients, self._engine).uploads(), strategy.init(shared)
         work = partial(strategy.aggregate, state, shared, uploads, shared.clients)
         work()  # compiles
         rows, sampled = (sum(map(len, each.travelling.values())) for each in (self._entity, shared))
@@ -186,7 +186,7 @@ class RoundTimer:
         if not whole:
             return 0.0
         clients = self._sample(config, config.batch)[-1]
-        transport = Local(clients, self._engine)
+        transport = InProcess(clients, self._engine)
         name = max(clients, key=lambda name: _scores(clients[name].graph))
         work = partial(transport.measure, {name: transport.states[name].tables}, "valid")
         work()  # compiles

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from pfedeg.models.base import Tables
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import RunError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
+from pfedeg.models.base import Tables
 from pfedeg.network.messages import Note, ProtocolError, as_download, metrics_facts, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays

@@ -2,12 +2,11 @@
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import click
 
 from pfedeg.errors import InputError
 from pfedeg.files import writing
@@ -19,7 +18,7 @@ Write = Callable[[Sequence[Row]], None]
 @contextmanager
 def printer() -> Iterator[Write]:
     """A line of JSON for each answer, on standard output."""
-    yield lambda rows: click.echo("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), nl=False)
+    yield lambda rows: sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 @contextmanager

@@ -86,7 +86,6 @@ def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callabl
 
     It is put into its callers: to hand over four or five arrays, with their sizes, takes as long as to score a row.
     """
-
     MODELS.update(models)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
