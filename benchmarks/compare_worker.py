@@ -18,10 +18,20 @@ ENTITIES, RELATIONS, TRIPLES, HELD_OUT = 12_843, 79, 92_000, 4_000  # as one cli
 Work = Callable[[], object]
 
 
+# ruff: noqa: F401, I001 (imports are returned as they are; those of former modules cannot be sorted)
+
+
 def current() -> dict[str, Any]:
     """What the worker needs of today's modules."""
-    from pfedeg.engine.interface import Absorb, Batches, Knowledge, Recipe
+    from pfedeg.engine.compiled.engine import Fused
+    from pfedeg.engine.lowlevel import aligned_arrays
+    from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
+    from pfedeg.graphs.alignment import Rows, Shared
+    from pfedeg.graphs.federation import Federation
+    from pfedeg.graphs.knowledge_graph import KnowledgeGraph
     from pfedeg.methods import affinity, mixing
+    from pfedeg.models.base import Tables, start_rows
+    from pfedeg.models.registry import MODELS
     from pfedeg.objectives.self_adversarial import SelfAdversarial
     from pfedeg.optimizers.adam import Adam
 
@@ -29,7 +39,9 @@ def current() -> dict[str, Any]:
         adam = Adam()
         batches = Batches(epochs=1, size=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
         recipe = Recipe(model, SelfAdversarial(), adam, batches, Absorb(pull=pull))
-        state = adam.init(tables)
+        tables = Tables(*(aligned_arrays.copy(table) for table in tables))  # else each call copies them
+        known = aligned_arrays.copy(known)
+        state = {name: aligned_arrays.copy(array) for name, array in adam.init(tables).items()}
         return lambda: engine.train(recipe, tables, state, Knowledge(known, known[:0]), part, 7)
 
     mix, mean, weights = mixing.mix, mixing.mean, affinity.distance_weights
@@ -38,7 +50,12 @@ def current() -> dict[str, Any]:
 
 def former() -> dict[str, Any]:
     """The same at 32c9117."""
-    from pfedeg.kernels import Absorb, Knowledge, Local, Moments
+    from pfedeg.federation import Federation
+    from pfedeg.graph import KnowledgeGraph
+    from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
+    from pfedeg.kernels.fused import Fused
+    from pfedeg.models import MODELS, start_rows
+    from pfedeg.shared import Rows, Shared
     from pfedeg.strategies import affinity
 
     def train(engine: Any, model: Any, tables: Any, pull: float, known: Any, part: Any, sampling: str) -> Work:
@@ -70,6 +87,7 @@ class Worker:
     """One checkout, with everything that it has prepared so far."""
 
     def __init__(self, api: dict[str, Any], data: str | None, triples: int) -> None:
+        """Reads or draws the graph."""
         self.api, self.triples = api, triples
         kind = api["KnowledgeGraph"]
         self.graph = next(iter(api["Federation"].read(Path(data)).graphs.values())) if data else synthetic_graph(kind)

@@ -42,17 +42,17 @@ def distance_weights(
 
 def overlaps(shared: Shared, threads: int | None = None) -> Weights:
     """|E_i ∩ E_j| for i ≠ j; 0 for i = j."""
-    from pfedeg.methods import mixing_compiled as mixing
+    from pfedeg.methods import mixing_compiled
 
     clients = len(shared.clients)
     team, tables = server_threads(threads), _tables(clients, threads)
-    team.run(mixing.count, shared.ownership, clients, tables)
+    team.run(mixing_compiled.count, shared.ownership, clients, tables)
     return _symmetric(tables, clients, 1.0)
 
 
 def likenesses(shared: Shared, latest: Mapping[ClientId, Rows], threads: int | None = None) -> Weights:
     """Σ over shared ids k of exp(cos(E_i[k], E_j[k])) for i ≠ j; 0 for i = j. The cosine with a zero row is 0."""
-    from pfedeg.methods import mixing_compiled as mixing
+    from pfedeg.methods import mixing_compiled
 
     owners, clients, team = shared.ownership, len(shared.clients), server_threads(threads)
     uploads, width = addresses(shared, latest)
@@ -60,8 +60,7 @@ def likenesses(shared: Shared, latest: Mapping[ClientId, Rows], threads: int | N
     # Whole numbers, as fine as 64 bits allow when an id adds at most e: for some hundred ids as fine as float64.
     scale = 2.0 ** (61 - len(owners.start).bit_length())
     inverses = per_thread(team.size, int(np.diff(owners.start).max(initial=0)), np.float64)
-    cosines = per_thread(team.size, mixing.TILE, np.float64)
-    team.run(mixing.relate, owners, uploads, width, scale, inverses, cosines, tables)
+    team.run(mixing_compiled.similarities, owners, uploads, width, scale, inverses, tables)
     return _symmetric(tables, clients, scale)
 
 

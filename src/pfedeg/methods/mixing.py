@@ -1,4 +1,4 @@
-"""The server's mixing of uploaded rows, id after id over its owners."""
+"""The server's mixing of uploaded rows: each aligned id over its owners."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.engine.interface import cores
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.methods.base import Weights
 from pfedeg.models.base import Mat
@@ -16,8 +15,7 @@ from pfedeg.models.base import Mat
 if TYPE_CHECKING:
     from pfedeg.engine.lowlevel.compile import Team
 
-
-LINE = 128  # bytes between what two threads write, so that they do not fight for a line of the cache
+SPACING = 128  # bytes between the data of two threads, so that they do not share a cache line
 
 
 def mix(
@@ -35,10 +33,10 @@ def mix(
     E_i[e] + p · Σ_{j owns e} W_ij (E_j[e] − E_i[e]) / Σ_{j owns e} W_ij, which leaves equal rows exactly as they are.
     `out` may hold memory for the new rows of all selected clients, one client after another.
     """
-    from pfedeg.methods import mixing_compiled as mixing
+    from pfedeg.methods import mixing_compiled
 
     weights = np.ascontiguousarray(weights, np.float64)
-    return _rows(mixing.mix, shared, latest, selected, out, server_threads(threads), weights, float(p))
+    return _run(mixing_compiled.mix, shared, latest, selected, out, server_threads(threads), weights, float(p))
 
 
 def mean(
@@ -49,14 +47,14 @@ def mean(
     out: Mat | None = None,
 ) -> dict[ClientId, Rows]:
     """FedE: the plain mean over the owners of each id, the same for all of them; `out` as in `mix`."""
-    from pfedeg.methods import mixing_compiled as mixing
+    from pfedeg.methods import mixing_compiled
 
-    team, width = server_threads(threads), _width(latest)
-    totals = per_thread(team.size, width, np.float64)  # the mean of equal rows is exactly that row
-    return _rows(mixing.mean, shared, latest, selected, out, team, totals)
+    team = server_threads(threads)
+    totals = per_thread(team.size, _width(latest), np.float64)  # the mean of equal rows is exactly that row
+    return _run(mixing_compiled.mean, shared, latest, selected, out, team, totals)
 
 
-def _rows(
+def _run(
     kernel: Callable[..., None],
     shared: Shared,
     latest: Mapping[ClientId, Rows],
@@ -65,10 +63,10 @@ def _rows(
     team: "Team",
     *arguments: Any,
 ) -> dict[ClientId, Rows]:
-    """New rows for the selected clients, all in one piece of memory, which the system hands out faster."""
+    """New rows for the selected clients, all in one array: the system hands out one large piece of memory faster."""
     uploads, width = addresses(shared, latest)
     shape = (sum(len(shared.travelling[client]) for client in selected), width)
-    values = aligned_arrays.empty(shape, np.float32) if out is None else out
+    values = np.empty(shape, np.float32) if out is None else out
     if values.shape != shape or values.dtype != np.float32 or not values.flags.c_contiguous:
         raise ValueError(f"out is not a contiguous float32 array of {shape[0]} × {width}")
     results = np.zeros(len(shared.clients), np.uintp)
@@ -78,22 +76,17 @@ def _rows(
             begin, end = end, end + len(shared.travelling[client])
             knowledge[client] = Rows(latest[client].ids, values[begin:end])
             results[place] = values.ctypes.data + 4 * width * begin
-    buffer = per_thread(team.size, width, np.float32)
-    buffers = (buffer.ctypes.data + buffer.strides[0] * np.arange(team.size)).astype(np.uintp)
-    team.run(kernel, shared.ownership, uploads, width, *arguments, buffers, results)
+    team.run(kernel, shared.ownership, uploads, width, results, *arguments)
     return knowledge
 
 
 def addresses(shared: Shared, latest: Mapping[ClientId, Rows]) -> tuple[NDArray[np.uintp], int]:
-    """Where each client's rows begin, and how wide they are; compiled code believes this without looking."""
+    """The address of each client's first row, and the width of rows; checked here, since compiled code cannot."""
     width = _width(latest)
     for client, ids in shared.travelling.items():
         rows = latest[client]
-        if (
-            rows.values.dtype != np.float32
-            or rows.values.shape != (len(ids), width)
-            or not rows.values.flags.c_contiguous
-        ):
+        shape = (len(ids), width)
+        if rows.values.dtype != np.float32 or rows.values.shape != shape or not rows.values.flags.c_contiguous:
             raise ValueError(f"client {client!r}: its rows are not a contiguous float32 array of {len(ids)} × {width}")
         if rows.ids is not ids and not np.array_equal(rows.ids, ids):
             raise ValueError(f"client {client!r}: its rows are not those of its travelling ids")
@@ -106,11 +99,12 @@ def _width(latest: Mapping[ClientId, Rows]) -> int:
 
 @cache
 def server_threads(threads: int | None) -> "Team":
-    """By default all cores: results do not depend on it."""
+    """A team of threads, by default one per core; results do not depend on their number."""
     from pfedeg.engine.lowlevel.compile import Team
 
     return Team(threads or cores())
 
 
 def per_thread(threads: int, size: int, kind: type[np.generic]) -> NDArray[Any]:
-    return np.zeros((threads, size + LINE // np.dtype(kind).itemsize), kind)
+    """Zeros for each thread, far enough apart."""
+    return np.zeros((threads, size + SPACING // np.dtype(kind).itemsize), kind)

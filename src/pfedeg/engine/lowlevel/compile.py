@@ -27,6 +27,11 @@ def jit(function: F) -> F:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def jit_reordered(function: F) -> F:
+    """Like `jit`, and the compiler may reorder sums, always in the same way: a sum over a row then runs in vectors."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
+
+
 def inline(function: F) -> F:
     """Like `jit`, but put into its callers: what is called per pair or row must not hand over dozens of arrays."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
@@ -45,7 +50,7 @@ def kernel(function: F) -> F:
     return compiled
 
 
-def _compile(function: F, **options: bool) -> F:
+def _compile(function: F, **options: Any) -> F:
     """On first use, for the types of the arguments.
 
     The code runs without the GIL and without counting references to arrays: counters that threads share would cost
