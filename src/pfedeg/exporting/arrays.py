@@ -26,7 +26,9 @@ def _write_table(path: Path, trained: Trained, names: tuple[str, ...], table: Ma
     shown = {"label": pa.array(map(trained.graph.shown, names), pa.string())} if trained.graph.labels else {}
     columns = pa.table({"name": pa.array(names, pa.string()), **shown, "vector": vectors})
     about = {key: str(value) for key, value in trained.about.items()}
-    pq.write_table(columns.replace_schema_metadata(about), path, use_dictionary=False)  # a dictionary would save nothing: hardly any two numbers are equal
+    pq.write_table(
+        columns.replace_schema_metadata(about), path, use_dictionary=False
+    )  # a dictionary would save nothing: hardly any two numbers are equal
 
 
 def write_safetensors(trained: Trained, folder: Path) -> None:

@@ -58,7 +58,9 @@ def _model(trained: Trained, triples: Any) -> Any:
         case DistMult():
             score, tables = modules.DistMultInteraction(), [_real(entity), _real(relation)]
         case _:
-            raise InputError(f"--to pykeen: no PyKEEN counterpart of the model {trained.model_name!r}; choose another format")
+            raise InputError(
+                f"--to pykeen: no PyKEEN counterpart of the model {trained.model_name!r}; choose another format"
+            )
     if isinstance(trained.model, TransE | RotatE):
         score = modules.MonotonicAffineTransformationInteraction(
             score, initial_bias=trained.model.gamma, trainable_bias=False, trainable_scale=False
