@@ -241,7 +241,7 @@ def test_a_servers_run_has_no_tables(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("numpy", "z\0", r"client 'birch', name 'z\x00': numpy drops the NUL at the end of a name"),
+        ("numpy", "z\0", r"client 'birch', name 'z\x00': numpy would drop the NUL at the end of this name"),
         ("word2vec", "", "client 'birch': an entity has an empty name"),
         ("projector", "", "client 'birch': an entity has an empty name"),
     ],
@@ -279,8 +279,8 @@ def test_help_names_every_format() -> None:
 def test_labels_go_along_where_people_look(tmp_path: Path) -> None:
     graph = replace(KnowledgeGraph.from_names([("a", "r", "b"), ("b", "r", "c")]), labels={"a": "Aachen\t1", "r": "by"})
     run = train(tmp_path / "run", {"one": graph}, method="single")
-    write(run, tmp_path / "parquet", "parquet", "one")
+    export(run, tmp_path / "parquet", "parquet", "one")
     assert pq.read_table(tmp_path / "parquet" / "entities.parquet")["label"].to_pylist() == ["Aachen\t1", "b", "c"]
     assert pq.read_table(tmp_path / "parquet" / "relations.parquet")["label"].to_pylist() == ["by"]
-    write(run, tmp_path / "projector", "projector", "one")
+    export(run, tmp_path / "projector", "projector", "one")
     assert (tmp_path / "projector" / "metadata.tsv").read_text() == "name\tlabel\na\tAachen%091\nb\tb\nc\tc\n"

@@ -27,7 +27,7 @@ CODE = 55 << 20  # bytes of compiled code and its libraries
 PER_TRIPLE = 16  # bytes that training keeps per triple beside the graph
 SAMPLE_BYTES = 1 << 26  # of all tables while time is measured: more than caches hold
 SAMPLE_QUESTIONS = 256  # validation triples per client that are ranked
-BATCHES = (1, 1, 4, 16)  # training is repeated with more batches until it takes long enough; the first run compiles
+BATCHES = (1, 4, 16)  # training is repeated with more batches until it takes long enough
 LONG_ENOUGH = 0.2  # seconds
 LIMIT = 20.0  # seconds of measurements after which the rest is not measured
 IDLE = 0.9  # processor time per elapsed time, below which other programs kept this machine busy
@@ -130,7 +130,7 @@ class RoundTimer:
         if self._elapsed > LIMIT:
             return None
         absorb, pooled = config.build_strategy(self._threads).absorb, config.method_type.trains == "pooled"
-        alike = config.model, bool(absorb.pull), bool(absorb.contrast), pooled
+        alike = config.model, config.epochs, bool(absorb.pull), bool(absorb.contrast), pooled
         seconds = config.fraction * self._once(("training", *alike), partial(self._training, config, pooled))
         seconds += self._once(("ranking", config.model), partial(self._ranking, config)) / config.eval_every
         if config.method_type.is_federated:
@@ -157,19 +157,26 @@ class RoundTimer:
         sizes = [(len(graph.train), len(graph.entities)) for graph in self._graphs.values()]
         if pooled:
             sizes = [(sum(triples for triples, _ in sizes), len(self._entity.owners))]
-        seconds, sample, states = 0.0, {}, None
-        for turn, batches in enumerate(BATCHES):
+        points: list[tuple[int, float]] = []  # work and seconds
+        rows, states = 0, None
+        for batches in BATCHES:
             strategy, shared, clients = self._sample(config, batches * config.batch, pooled)
             largest = sorted(clients, key=lambda name: -len(clients[name].graph.entities))[: self._threads]
             transport = InProcess(clients, self._engine, states)
+            states = transport.states
             _, downloads = strategy.aggregate(strategy.init(shared), shared, transport.uploads(), largest)
-            seconds, states = self._time(partial(transport.exchange, 1, downloads)), transport.states
-            sample = {name: clients[name].graph for name in largest}
-            if turn and seconds > LONG_ENOUGH:
+            train = partial(transport.exchange, 1, downloads)
+            if not points:
+                train()  # compiles
+            sampled = [(len(clients[name].graph.train), len(clients[name].graph.entities)) for name in largest]
+            points.append((_work(config, sampled), self._time(train)))
+            rows = sum(entities for _, entities in sampled)
+            if points[-1][1] > LONG_ENOUGH:
                 break
-        return (
-            seconds * _work(config, sizes) / _work(config, [(len(g.train), len(g.entities)) for g in sample.values()])
-        )
+        (less, first), (more, last) = points[0], points[-1]
+        per_work = (last - first) / (more - less) if last > first and more > less else last / more
+        per_round = max(0.0, last - per_work * more)  # for tables as a whole, such as copies
+        return per_round * sum(entities for _, entities in sizes) / rows + per_work * _work(config, sizes)
 
     def _server(self, config: Config) -> float:
         """Seconds of the server's half of a round."""
