@@ -91,7 +91,7 @@ def make_agents(
             sign=Hand(name).sign,
             trusted=lambda certificate, body, signature: Hand("server").verify(body, signature),
             engine=engine or default_engine(1),
-            allowed=allowed,
+            allowed=lambda: allowed,
         )
         for name, graph in federation.graphs.items()
     }

@@ -52,6 +52,8 @@ pytestmark = [
 NAMES = ("atlas", "commerce", "government")
 SETTINGS: dict[str, Any] = {"dim": 64, "epochs": 12, "negatives": 32, "rounds": 6, "eval_every": 3}
 FLAGS = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+BUILT_IN = ("--method", "pfedeg-plus")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}{os.pathsep}{Path(__file__).parent}"}
 PROTOBUF = {"Content-Type": "application/protobuf", "Accept": "application/protobuf"}
 
 
@@ -101,7 +103,7 @@ class Site:
 
     def pfedeg(self, *words: Any) -> str:
         command = [*self.within, sys.executable, "-m", "pfedeg", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=ENVIRONMENT)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -148,10 +150,12 @@ class Site:
         """`pfedeg server run` in the background; killed at the end if it has not ended."""
         out = self.server / "runs" / name
         resumed = out.exists()
-        more = ["--resume"] if resumed else ["--method", "pfedeg-plus", "--preset", "quick", *FLAGS]
+        more = ["--resume"] if resumed else [*(() if "--method" in words else BUILT_IN), "--preset", "quick", *FLAGS]
         command = [*self.within, sys.executable, "-m", "pfedeg", "server", "run", self.server, "--out", out, *more]
         with open(self.path / f"{name}.log", "ab") as log:
-            process = subprocess.Popen([str(word) for word in [*command, *words]], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [str(word) for word in [*command, *words]], stdout=log, stderr=log, env=ENVIRONMENT
+            )
         try:
             yield Running(process, out, self.path / f"{name}.log")
         finally:
@@ -210,8 +214,8 @@ def undisturbed(running: Site) -> Training:
     return reference(running)
 
 
-def reference(site: Site) -> Training:
-    config, _ = configure(SETTINGS | {"method": "pfedeg-plus"}, "quick")
+def reference(site: Site, **settings: Any) -> Training:
+    config, _ = configure(SETTINGS | {"method": "pfedeg-plus"} | settings, "quick")
     federation = Federation({name: read_graph("world", name, 0) for name in NAMES})
     return Training(federation, config, threads=1, secret=read_secret(site.secret)).run()
 
@@ -595,6 +599,27 @@ def test_an_undisturbed_run_equals_one_in_a_process(site: Site, undisturbed: Tra
     with site.run("undisturbed") as run:
         run.finish()
     assert_undisturbed(site, run, undisturbed)
+
+
+def test_a_plugin_runs_where_every_client_allows_it(site: Site) -> None:
+    words, plugin = ("--method", "plugins:METHOD", "--trust", 0.7), "plugins:METHOD"
+    for name in ("atlas", "government"):
+        site.pfedeg("client", "allow", site.path / name, plugin)
+    with site.run("refused-plugin", *words) as run:
+        wait_until(lambda: run.process.poll() is not None, 60, "the run is refused")
+        assert run.process.returncode == 2
+    (line,) = [line for line in run.said().splitlines() if line.startswith("error: ")]
+    told = f"'commerce' does not agree: the method {plugin!r} is not built in, and this client does not allow it"
+    assert f"{told}; its operator can: pfedeg client allow DIR {plugin}" in line
+    assert not run.out.exists()
+    site.pfedeg("client", "allow", site.path / "commerce", plugin)
+    try:
+        with site.run("plugin", *words) as run:
+            run.finish()
+        assert_undisturbed(site, run, reference(site, method=plugin, trust=0.7))
+    finally:
+        for name in NAMES:
+            site.pfedeg("client", "allow", site.path / name, plugin, "--remove")
 
 
 def test_clients_may_die_at_any_moment(site: Site, undisturbed: Training) -> None:

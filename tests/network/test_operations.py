@@ -210,6 +210,47 @@ def test_pseudonyms_are_stable_and_different_for_every_learner(tmp_path: Path) -
     assert ServerHome.create(tmp_path / "open", "localhost", 18708)._name("a", "c") == "c"
 
 
+# Plug-ins
+
+
+def test_an_operator_allows_plugins(tmp_path: Path, client: ClientHome) -> None:
+    folder, mine = str(client.path), ("plugins:METHOD", "plugins:MODEL")
+    assert "allowed plug-ins: none" in CliRunner().invoke(cli, ["client", "allow", folder]).output
+    assert ", ".join(mine) in CliRunner().invoke(cli, ["client", "allow", folder, *mine]).output
+    assert ClientHome(client.path).allowed() == mine
+    assert "allowed plug-ins: plugins:METHOD" in CliRunner().invoke(cli, ["client", "status", folder]).output
+    CliRunner().invoke(cli, ["client", "allow", folder, "plugins:METHOD", "--remove"])
+    assert client.allowed() == ("plugins:MODEL",)
+    assert make_client(tmp_path, "commerce", allowed=mine).allowed() == mine
+    with pytest.raises(InputError, match="'plugins:METHOD' is not allowed anyway; did you mean 'plugins:MODEL'"):
+        client.disallow(["plugins:METHOD"])
+
+
+@pytest.mark.parametrize(
+    ("identifier", "message"),
+    [
+        ("fede", "fede: is a built-in method, which needs no permission"),
+        ("nowhere.mine:METHOD", "nowhere.mine:METHOD: cannot import nowhere.mine: No module named 'nowhere'"),
+        ("plugins:Settings", "plugins:Settings: no method, model, objective or optimiser of this name is installed"),
+        ("mine", "mine: no method, model, objective or optimiser of this name is installed"),
+    ],
+)
+def test_what_is_no_plugin_is_not_allowed(tmp_path: Path, client: ClientHome, identifier: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        client.allow(["plugins:METHOD", identifier])
+    assert client.allowed() == ()
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        make_client(tmp_path, "commerce", allowed=[identifier])
+    assert not (tmp_path / "commerce").exists()
+
+
+def test_a_folder_without_a_list_allows_nothing(client: ClientHome) -> None:
+    file = client.path / "client.json"
+    file.write_text(file.read_text().replace('"threads": null,', '"threads": null').replace('  "allowed": []\n', ""))
+    assert "allowed" not in file.read_text()
+    assert ClientHome(client.path).allowed() == ()
+
+
 # Processes
 
 

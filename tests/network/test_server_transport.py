@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plugins
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +19,7 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import align, token
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.methods.exchange import Upload
 from pfedeg.network import client_agent as agent
 from pfedeg.network import client_session as session
 from pfedeg.network import request_manager as asking
@@ -195,6 +198,158 @@ def test_clients_get_their_own_row_of_the_affinity(federation: Federation, tmp_p
         assert set(line["affinity"]) == {"atlas"}
         if line["round"] in at:
             assert line["affinity"]["atlas"] == at[line["round"]]
+
+
+# Plug-ins
+
+PLUGINS = {part: f"plugins:{part.upper()}" for part in ("method", "model", "objective", "optimizer")}
+
+
+@pytest.mark.parametrize(
+    "parts", [{"method": PLUGINS["method"]}, {"method": PLUGINS["method"], "evaluate": "after_aggregation"}, PLUGINS]
+)
+def test_plugins_give_the_results_of_the_embedded_run(
+    federation: Federation, tmp_path: Path, parts: dict[str, str]
+) -> None:
+    config = settings(**(parts | {"trust": 0.7, "fraction": 0.67, "rounds": 5}))
+    twin = Training(federation, config, secret=SECRET).run()
+    network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
+    for _ in coordinate(network, config, tmp_path / "server"):  # a break: scalars and state come from the checkpoint
+        break
+    run = coordinate(network, config, tmp_path / "server", resume=True).run()
+    assert_same(tmp_path / "clients", twin, run.result)
+    assert [line["loss"] for line in run.history] == [line["loss"] for line in twin.history]
+    begun = [note for note in (unpack(split(raw)[1]) for raw in network.heard) if note.kind == "begin"]
+    assert all(note.facts["scalars"] == {"loss": 0.0} and "degree/values" in note.arrays for note in begun)
+    (folder,) = (tmp_path / "clients" / "atlas").iterdir()
+    assert json.loads((folder / "config.json").read_text())["method"] == PLUGINS["method"]
+
+
+@pytest.mark.parametrize("part", PLUGINS)
+def test_a_plugin_that_a_client_does_not_allow_is_refused(federation: Federation, tmp_path: Path, part: str) -> None:
+    agents = make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values())
+    others = [identifier for name, identifier in PLUGINS.items() if name != part]
+    agents["commerce"] = make_agents(federation, tmp_path / "clients", allowed=others)["commerce"]
+    network = Network(agents)
+    told = f"client 'commerce' does not agree: the {part} '{PLUGINS[part]}' is not built in, and this client does not"
+    with pytest.raises(InputError, match=re.escape(told)) as caught:
+        coordinate(network, settings(**PLUGINS), tmp_path / "server")
+    assert str(caught.value).endswith(f"its operator can: pfedeg client allow DIR {PLUGINS[part]}")
+    assert not (tmp_path / "server").exists()
+
+
+def test_code_that_is_not_allowed_is_not_even_imported(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path)["atlas"]
+    wanted = settings().as_dict() | {"method": "antigravity:METHOD; reboot"}
+    note = ask("hello", settings=wanted, protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    assert answer.kind == "refusal"
+    assert answer.text("reason").endswith("pfedeg client allow DIR 'antigravity:METHOD; reboot'")
+    assert "antigravity" not in sys.modules
+
+
+def test_an_allowed_plugin_that_is_not_installed_is_named(federation: Federation, tmp_path: Path) -> None:
+    atlas = make_agents(federation, tmp_path, allowed=["nowhere.mine:METHOD"])["atlas"]
+    wanted = settings().as_dict() | {"method": "nowhere.mine:METHOD"}
+    note = ask("hello", settings=wanted, protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    assert "'nowhere.mine:METHOD' is allowed at this client but cannot be loaded" in answer.text("reason")
+
+
+def test_a_run_does_not_go_on_with_a_plugin_that_is_allowed_no_more(federation: Federation, tmp_path: Path) -> None:
+    config = settings(PLUGINS["method"])
+    network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
+    run = coordinate(network, config, tmp_path / "server")
+    for _ in run:
+        break
+    atlas = make_agents(federation, tmp_path / "clients")["atlas"]
+    answer = atlas.answer(pack(ask("train", run=run.name, round=2), Hand("server").sign)) or b""
+    assert "is not built in, and this client does not allow it" in unpack(split(answer)[1]).text("reason")
+
+
+def test_what_a_method_does_not_declare_is_not_sent(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = plugins.DegreeWeighted.upload
+
+    def upload(self: Any, client: Any) -> Upload:
+        found = right(self, client)
+        return Upload({**found.tables, "relation": found.tables["degree"]}, found.scalars) if client.loss else found
+
+    monkeypatch.setattr(plugins.DegreeWeighted, "upload", upload)
+    network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
+    with pytest.raises(RunError, match=r"atlas: what client 'atlas' sends by the method Degree-weighted is invalid"):
+        coordinate(network, settings(PLUGINS["method"]), tmp_path / "server").run()
+    assert not any("relation/values" in unpack(split(raw)[1]).arrays for raw in network.heard)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda facts, arrays: facts["scalars"].update(loss=float("1e999")), "scalar 'loss' is inf, not a finite"),
+        (lambda facts, arrays: facts["scalars"].update(loss="low"), "scalar 'loss' is 'low', not a finite number"),
+        (lambda facts, arrays: facts["scalars"].update(loss=True), "scalar 'loss' is True, not a finite number"),
+        (lambda facts, arrays: facts["scalars"].update(loss=10**400), "int too large"),
+        (lambda facts, arrays: facts["scalars"].update(more=1.0), "scalars: expected loss, found loss, more"),
+        (lambda facts, arrays: facts.pop("scalars"), "scalars: expected loss, found none"),
+        (lambda facts, arrays: facts.update(scalars=[1.0]), "scalars are not an object"),
+        (lambda facts, arrays: arrays.pop("degree/ids"), "table 'degree' without ids or values"),
+        (
+            lambda facts, arrays: arrays.update({"degree/values": arrays["degree/values"].astype(np.float64)}),
+            "table 'degree': its values are float64",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"degree/values": arrays["entity/values"]}),
+            "table 'degree': its values are float32 of shape",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"degree/values": arrays["degree/values"] * np.float32(np.nan)}),
+            "table 'degree': values that are not finite",
+        ),
+        (
+            lambda facts, arrays: arrays.update({"degree/ids": arrays["degree/ids"][::-1].copy()}),
+            "table 'degree': its ids are not those",
+        ),
+        (
+            lambda facts, arrays: arrays.update(
+                {"extra/ids": arrays["degree/ids"], "extra/values": arrays["degree/values"]}
+            ),
+            "tables: expected entity, degree, found",
+        ),
+        (lambda facts, arrays: arrays.update({"loose": arrays["degree/values"]}), "table '' without ids or values"),
+    ],
+)
+def test_an_upload_that_the_method_does_not_declare_is_refused(
+    federation: Federation, tmp_path: Path, spoil: Callable[..., Any], reason: str
+) -> None:
+    network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
+
+    def tamper(name: str, raw: bytes) -> bytes:
+        note = unpack(split(raw)[1])
+        if (name, note.kind, note.facts.get("round")) != ("atlas", "train", 2):
+            return raw
+        facts, arrays = json.loads(json.dumps(dict(note.facts))), dict(note.arrays)
+        spoil(facts, arrays)
+        return infinite(note) if "inf" in reason else pack(Note(note.kind, facts, arrays), Hand(name).sign)
+
+    def infinite(note: Note) -> bytes:
+        """With 1e999, which JSON reads as infinity and `pack` does not write."""
+        text = split(pack(note, Hand("atlas").sign))[1]
+        loss = repr(note.facts["scalars"]["loss"]).encode()
+        body = text.replace(
+            b'scalars\\": {\\"loss\\": ' + loss, b'scalars\\": {\\"loss\\": ' + b"1e999".ljust(len(loss))
+        )
+        assert body != text
+        signature = Hand("atlas").sign(body)
+        return len(signature).to_bytes(2, "big") + signature + body
+
+    network.change = tamper
+    log: list[str] = []
+    config = settings(PLUGINS["method"], rounds=3)
+    run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log).run()
+    assert reason in run.history[1]["missing"]["atlas"]
+    assert "missing" not in run.history[2]
+    assert any("atlas" in line and reason in line for line in log)
 
 
 # Agreement before the first round

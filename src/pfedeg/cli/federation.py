@@ -353,8 +353,20 @@ def client() -> None:
 @click.option("--server", required=True, metavar="URL", help="https://HOST:PORT")
 @click.option("--ca", required=True, type=click.Path(path_type=Path), help="ca.crt, from the server operator")
 @click.option("--secret", required=True, type=click.Path(path_type=Path), help="the secret of all clients")
+@click.option(
+    "--allow", multiple=True, metavar="ID", help="a plug-in (package.module:NAME) that runs may use; may be repeated"
+)
 @threads_option
-def client_init(folder: Path, name: str, data: Path, server: str, ca: Path, secret: Path, threads: int | None) -> None:
+def client_init(
+    folder: Path,
+    name: str,
+    data: Path,
+    server: str,
+    ca: Path,
+    secret: Path,
+    allow: tuple[str, ...],
+    threads: int | None,
+) -> None:
     """Make a client's folder with a key pair of its own, and print the public key to enrol.
 
     \b
@@ -366,10 +378,37 @@ def client_init(folder: Path, name: str, data: Path, server: str, ca: Path, secr
     from pfedeg.network.operations.certificates import read_public, short
     from pfedeg.network.operations.client_folder import ClientHome
 
-    home = ClientHome.create(folder, name=name, data=data, server=server, ca=ca, secret=secret, threads=threads)
+    files = {"ca": ca, "secret": secret}
+    home = ClientHome.create(folder, name=name, data=data, server=server, **files, threads=threads, allowed=allow)
     click.echo(home.public.read_text().strip())
     say(f"send {home.public} to the server operator; the key in short, to compare: {short(read_public(home.public))}")
     say(f"when it is enrolled: pfedeg client start {folder}")
+
+
+@client.command("allow", context_settings=CONTEXT)
+@FOLDER
+@click.argument("identifiers", metavar="[ID]...", nargs=-1)
+@click.option("--remove", is_flag=True, help="allow them no longer; counts from the next run on")
+def client_allow(folder: Path, identifiers: tuple[str, ...], remove: bool) -> None:
+    """Let runs use plug-ins: methods, models, objectives or optimisers that are not built in. Without an ID: list them.
+
+    A plug-in is code that runs at this client, with access to its graph. Install it first; allow only what you trust.
+
+    \b
+    Examples:
+      pfedeg client allow me mypackage.mine:METHOD
+      pfedeg client allow me mypackage.mine:METHOD --remove
+    """
+    needs_flower()
+    from pfedeg.network.operations.client_folder import ClientHome
+
+    home = ClientHome(folder)
+    if identifiers:
+        (home.disallow if remove else home.allow)(identifiers)
+    elif remove:
+        raise InputError("--remove: name the plug-ins to remove")
+    listed = ", ".join(map(printable, home.allowed()))
+    click.echo(f"allowed plug-ins: {listed or 'none'}")
 
 
 @client.command("renew", context_settings=CONTEXT)
@@ -464,6 +503,8 @@ def client_status(folder: Path, as_json: bool) -> None:
     detail = f": {told['detail']}" if told.get("detail") else ""
     click.echo(printable(f"{told['name']} at {told['server']}: {told['state']}{detail}"))
     click.echo(f"  key {told['key']}, fingerprint of the secret {told.get('secret', 'unknown')}")
+    if told["allowed"]:
+        click.echo(f"  allowed plug-ins: {', '.join(map(printable, told['allowed']))}")
     for name in told["unfinished"]:
         click.echo(f"  run that is not finished: pfedeg show {home.path / 'runs' / name}")
     for name in told["finished"]:

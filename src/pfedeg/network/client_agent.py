@@ -1,7 +1,8 @@
 """The client's half of a federation: answers what the server asks, with the client's own graph and code."""
 
 import re
-from collections.abc import Callable, Collection
+import shlex
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network.client_session import WORK, Session, alignment_digest, digest
 from pfedeg.network.messages import PROTOCOL, Note, ProtocolError, pack, pack_contents, split, unpack
-from pfedeg.training.config import REGISTRIES, Config
-from pfedeg.training.run_folder import RunFolder, package_version, provenance, write_arrays
+from pfedeg.training.config import REGISTRIES, USUAL, Config
+from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings, write_arrays
 
 RUN = re.compile("[0-9a-z-]{1,64}")
 MOST = 1 << 30  # bytes of a message at most; a table of a million entities has 0.5 to 1 GB
@@ -36,17 +37,17 @@ class Agent:
         trusted: Callable[[bytes, bytes, bytes], bool],
         engine: Engine,
         source: str = "",
-        allowed: Collection[str] = (),
+        allowed: Callable[[], Collection[str]] = tuple,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`home` is where runs go; graph(seed) is the client's, split by a seed if it is not split already.
 
-        trusted(certificate, body, signature) says whether the server has signed. `allowed` names methods, models,
-        objectives and optimisers that are not built in but may be loaded: they are code.
+        trusted(certificate, body, signature) says whether the server has signed. allowed() names the plug-ins that
+        may be loaded: methods, models, objectives and optimisers that are not built in are code.
         """
         self._home, self.name, self._graph, self._fingerprint = home, name, graph, fingerprint
         self._secret, self._sign, self._trusted, self._engine = secret, sign, trusted, engine
-        self._source, self._allowed, self._log = source, frozenset(allowed), log
+        self._source, self._allowed, self._log = source, allowed, log
         self._session: Session | None = None
 
     def answer(self, raw: bytes) -> bytes | None:
@@ -126,11 +127,7 @@ class Agent:
         settings = note.facts.get("settings")
         if not isinstance(settings, dict):
             raise ProtocolError("settings are missing")
-        for part, registry in REGISTRIES.items():
-            identifier = settings.get(part)
-            if identifier not in registry and identifier not in self._allowed:  # before any of its code is loaded
-                text = f"the run uses the {part} {str(identifier)[:80]!r}, which this client does not allow"
-                raise ProtocolError(f"{text}; its operator may allow it by `pfedeg client allow`")
+        self._check_allowed(settings)
         try:
             config = Config(**settings)
         except (InputError, TypeError) as error:
@@ -138,6 +135,24 @@ class Agent:
         if not config.method_type.is_federated or config.as_dict() != settings:
             raise ProtocolError("settings that are not complete, or not of a federated method")
         return config
+
+    def _check_allowed(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a run whose method, model, objective or optimiser is neither built in nor allowed here."""
+        for part, registry in REGISTRIES.items():
+            identifier = settings.get(part)
+            if not isinstance(identifier, str):
+                raise ProtocolError(f"settings: {part} is missing")
+            if identifier in registry:
+                continue
+            if identifier not in self._allowed():  # before any of its code is loaded
+                text = f"the {part} {identifier!r} is not built in, and this client does not allow it"
+                raise ProtocolError(f"{text}; its operator can: pfedeg client allow DIR {shlex.quote(identifier)}")
+            try:
+                registry.get(identifier)
+            except InputError as error:
+                self._log(f"error: {error}")
+                text = f"the {part} {identifier!r} is allowed at this client but cannot be loaded"
+                raise ProtocolError(f"{text}; is it installed there? The client's log has the error") from None
 
     def _begin(self, note: Note, run: str) -> Note:
         """Take the aligned ids of the tokens, in the tokens' order; show the rows to start from."""
@@ -177,5 +192,6 @@ class Agent:
         if self._session is None or self._session.run != run:
             if not (self._home / run / WORK / "alignment.safetensors").exists():
                 raise ProtocolError(f"this client knows no run {run}; the server has to say hello first")
+            self._check_allowed(USUAL | saved_settings(RunFolder(self._home / run).read("config.json")))
             self._session = Session(self._home / run, run, self.name, self._engine, self._log)
         return self._session

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pfedeg.engine.interface import Engine
-from pfedeg.errors import RunError
+from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
@@ -94,7 +94,10 @@ class Session:
 
     def upload(self) -> Upload:
         """What the method sends, from the tables as they are now."""
-        return self._client.upload(self.kept.state)
+        try:
+            return self._client.upload(self.kept.state)
+        except InputError as error:  # the method does not keep to what it declares
+            raise ProtocolError(str(error)) from None
 
     def train(self, note: Note) -> Note:
         """Take the knowledge, train for one round, show the shared rows."""
@@ -109,7 +112,7 @@ class Session:
             began = time.perf_counter()
             try:
                 state, loss = self._client.step(self.kept.state, number, download, self._engine)
-            except RunError as error:  # it diverged
+            except (InputError, RunError) as error:  # the method is at fault, or training diverged
                 raise ProtocolError(str(error)) from None
             self._keep(Kept(state, number, cause, loss, time.perf_counter() - began, self.kept.round))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.kept.seconds:.1f} s")
@@ -126,7 +129,10 @@ class Session:
         kept = self.kept if self.kept.round <= number else self._before(number + 1)
         tables = kept.state.tables
         if note.arrays or "scalars" in note.facts:
-            tables = self._client.absorbed(kept.state, self._download(note))
+            try:
+                tables = self._client.absorbed(kept.state, self._download(note))
+            except InputError as error:
+                raise ProtocolError(str(error)) from None
         metrics = self._client.evaluate(tables, "valid", self._engine)
         write_arrays(self._work / "shown.safetensors", tables._asdict(), {"round": str(number)})
         self._shown = number

@@ -130,9 +130,9 @@ def read_contents(note: Note, contents: Contents, shared: Ids, width: int) -> Up
     found = Upload(tables, scalars)
     try:
         contents.check(found, shared, width)
-    except ValueError as error:
-        raise ProtocolError(f"{note.kind}: {error}") from None
-    return found
+    except (ValueError, ArithmeticError) as error:
+        raise ProtocolError(f"{note.kind}: {str(error)[:300]}") from None
+    return Upload(tables, {name: float(value) for name, value in scalars.items()})
 
 
 def as_download(message: Upload) -> Download:

@@ -220,6 +220,11 @@ class Remote:
 
     # Checks
 
+    @property
+    def _sends_rows_as_they_are(self) -> bool:
+        """Whether the table "entity" of an upload holds the rows of the client's table, unchanged."""
+        return type(self._strategy).upload is Strategy.upload
+
     def _upload(self, name: ClientId, note: Note) -> Upload:
         return read_contents(note, self._strategy.uploads, self.shared.travelling[name], self._width)
 
@@ -228,7 +233,7 @@ class Remote:
         if note.kind != "refusal":
             model, config = self._config.build_model(), self._config
             rows = self._upload(name, note).tables.get("entity")
-            if rows is None:
+            if rows is None or not self._sends_rows_as_they_are:
                 return note
             if config.start == "shared":
                 key = randomness.key("start", "entity", config.seed)
@@ -252,10 +257,10 @@ class Remote:
     def _check_reach(self, name: ClientId, number: int, download: Download, rows: Rows) -> None:
         """Refuse rows that are further from where they started than the optimiser's steps can carry them.
 
-        Rows that are not replaced go on from where the client stands, perhaps after rounds that nobody heard of. What a
-        strategy of a user's own makes of a download at the client is not known here, nor how far that may lead.
+        Rows that are not replaced go on from where the client stands, perhaps after rounds that nobody heard of. A
+        method with an `upload` or `knowledge` of its own may send other numbers; how far they can move is not known.
         """
-        if type(self._strategy).knowledge is not Strategy.knowledge:
+        if not self._sends_rows_as_they_are or type(self._strategy).knowledge is not Strategy.knowledge:
             return
         config, before = self._config, self.latest[name].tables["entity"]
         steps = config.epochs * -(-self.triples[name] // config.batch)

@@ -5,9 +5,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor as processes
 from pfedeg.network.operations.alignment_secret import read_secret
 from pfedeg.text import suggest
+from pfedeg.training.config import REGISTRIES
 
 POLL = (0.1, 0.3, 2.0)  # seconds between two looks for a message: after one, during a run, and when idle
 IDLE = 120.0  # seconds without a message after which a client is idle
@@ -36,6 +37,7 @@ class Place:
     data: str
     server: str
     threads: int | None = None
+    allowed: tuple[str, ...] = ()  # plug-ins that may be loaded
 
 
 class ClientHome:
@@ -45,7 +47,7 @@ class ClientHome:
         """An existing one."""
         self.path = path.resolve()
         try:
-            self.place = Place(**json.loads((path / "client.json").read_text(encoding="utf-8")))
+            self.place = self._read_place()
         except FileNotFoundError:
             raise InputError(f"{path}: not a client's folder; `pfedeg client init` makes one") from None
         except (OSError, ValueError, TypeError) as error:
@@ -53,7 +55,16 @@ class ClientHome:
 
     @classmethod
     def create(
-        cls, path: Path, *, name: str, data: Path, server: str, ca: Path, secret: Path, threads: int | None = None
+        cls,
+        path: Path,
+        *,
+        name: str,
+        data: Path,
+        server: str,
+        ca: Path,
+        secret: Path,
+        threads: int | None = None,
+        allowed: Sequence[str] = (),
     ) -> "ClientHome":
         """A new one, with a key pair of its own."""
         name = normal(name)
@@ -64,17 +75,45 @@ class ClientHome:
         read_secret(secret)
         source = "world" if str(data) == "world" and not data.exists() else str(data.resolve())
         read_graph(source, name, 0)
+        for identifier in allowed:
+            check_plugin(identifier)
 
         def fill(folder: Path) -> None:
             keys.make_pair(folder, name)
             write_bytes(folder / "ca.crt", ca.read_bytes())
             write_private(folder / "secret", secret.read_bytes())
-            write_json(folder / "client.json", {"name": name, "data": source, "server": server, "threads": threads})
+            write_json(folder / "client.json", asdict(Place(name, source, server, threads, tuple(allowed))))
             (folder / "runs").mkdir()
 
         create_folder(path.resolve(), fill)
         path.chmod(0o700)
         return cls(path)
+
+    def _read_place(self) -> Place:
+        found = json.loads((self.path / "client.json").read_text(encoding="utf-8"))
+        return Place(**found | {"allowed": tuple(found.get("allowed", ()))})
+
+    def allowed(self) -> tuple[str, ...]:
+        """The plug-ins that may be loaded, as client.json has them now."""
+        return self._read_place().allowed
+
+    def allow(self, identifiers: Sequence[str]) -> None:
+        """Let runs use these plug-ins from now on."""
+        for identifier in identifiers:
+            check_plugin(identifier)
+        self._set_allowed(dict.fromkeys((*self.allowed(), *identifiers)))
+
+    def disallow(self, identifiers: Sequence[str]) -> None:
+        """Let no new run use these plug-ins."""
+        allowed = self.allowed()
+        for identifier in identifiers:
+            if identifier not in allowed:
+                raise InputError(f"{self.path}: {identifier!r} is not allowed anyway{suggest(identifier, allowed)}")
+        self._set_allowed(name for name in allowed if name not in identifiers)
+
+    def _set_allowed(self, identifiers: Iterable[str]) -> None:
+        self.place = replace(self.place, allowed=tuple(identifiers))
+        write_json(self.path / "client.json", asdict(self.place))
 
     @property
     def public(self) -> Path:
@@ -111,7 +150,7 @@ class ClientHome:
             told = {"state": "stopped"}
         finished = [run.name for run in self.runs() if (run / "result.json").exists()]
         open_ = [run.name for run in self.runs() if run.name not in finished]
-        known = {"key": keys.short(keys.read_public(self.public))}
+        known: dict[str, Any] = {"allowed": list(self.allowed()), "key": keys.short(keys.read_public(self.public))}
         with suppress(InputError):
             known["secret"] = fingerprint(read_secret(self.path / "secret"))
         where = {"name": self.place.name, "server": self.place.server, **known}
@@ -153,6 +192,7 @@ class ClientHome:
             trusted=trusted,
             engine=default_engine(place.threads),
             source=place.data,
+            allowed=self.allowed,
             log=say,
         )
         signal.signal(signal.SIGTERM, lambda *about: sys.exit(0))
@@ -226,6 +266,21 @@ def _explain(error: str) -> str:
     if "Connection refused" in error or error.startswith("502"):
         return f"{error}; is the server started, and the port right?"
     return error
+
+
+def check_plugin(identifier: str) -> None:
+    """Refuse what is no method, model, objective or optimiser, is built in, or cannot be loaded here."""
+    reasons = set()
+    for part, registry in REGISTRIES.items():
+        if identifier in registry:
+            raise InputError(f"{identifier}: is a built-in {part}, which needs no permission")
+        try:
+            registry.get(identifier)
+            return
+        except InputError as error:
+            reasons.add(str(error).partition(": ")[2])
+    reason = reasons.pop() if len(reasons) == 1 else ""  # the same for all: its module cannot be imported
+    raise InputError(f"{identifier}: {reason or 'no method, model, objective or optimiser of this name is installed'}")
 
 
 def address(server: str) -> str:
