@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import pfedeg
 from conftest import ring
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
@@ -33,6 +34,8 @@ from pfedeg.experiments.report.significance import (
 )
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.methods.registry import METHODS
+from pfedeg.models.registry import MODELS
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 
@@ -578,3 +581,109 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv do without"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
+
+
+def parts_module(folder: Path, name: str) -> None:
+    """A module with a method and a model of one's own."""
+    (folder / f"{name}.py").write_text(
+        "from dataclasses import replace\n"
+        "from pfedeg.methods.fede import METHOD as FEDE\n"
+        "from pfedeg.models.transe import MODEL as TRANSE\n"
+        'METHOD = replace(FEDE, name="by-size", label="BySize", role="proposed", color="")\n'
+        'POOLED = replace(FEDE, name="pool", label="Pool", trains="pooled", defaults={})\n'
+        'MODEL = replace(TRANSE, name="mine", label="MyTransE")\n'
+    )
+
+
+@pytest.fixture
+def plugin_runs(woods: Federation, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """FedE and two methods of one's own, of a module that is not installed afterwards."""
+    parts_module(tmp_path, "report_parts")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "runs"
+    shutil.copytree(runs / "single", folder / "single")
+    shutil.copytree(runs / "fede", folder / "fede")
+    train(woods, folder / "own", method="report_parts:METHOD", epochs=2)
+    train(woods, folder / "pooled", method="report_parts:POOLED", epochs=1)
+    train(woods, folder / "model", method="fede", model="report_parts:MODEL")
+    return folder
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in another process, where the module of `plugin_runs` is not installed."""
+    for registry in (METHODS, MODELS):
+        known = {name: part for name, part in registry._loaded.items() if not name.startswith("report_parts")}
+        monkeypatch.setattr(registry, "_loaded", known)
+    monkeypatch.setitem(sys.modules, "report_parts", None)
+
+
+def test_methods_and_models_of_ones_own_are_reported_like_the_others(plugin_runs: Path, tmp_path: Path) -> None:
+    text = written(plugin_runs, tmp_path / "r.md")
+    glance = text.split("### Test MRR")[1].split("###")[0]
+    assert "| Single | FedE | BySize | Pool |" in glance
+    assert f"| trees, MyTransE ({SCALE}) |" in glance
+    against = text.split("### Comparison with the baselines")[1].split("\n## ")[0]
+    assert "| BySize | better: " in against
+    assert "significantly better: " in text or "better: 0 of 1" in against
+    assert "**" + f"{mrr_of(plugin_runs / 'pooled'):.4f}" not in text  # it pools data
+    results = Results.read(plugin_runs)
+    assert results.missing == []
+    colors = {entry.method.label: entry.method.color for entry in results.entries}
+    assert len(set(colors.values())) == len(colors)
+    write(plugin_runs, tmp_path / "figures")
+    assert "convergence-trees-report-parts-model-batch-16-dim-4-negatives-2.png" in {
+        path.name for path in (tmp_path / "figures").iterdir()
+    }
+
+
+def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
+    plugin_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Results.read(plugin_runs).setups
+    forget(monkeypatch)
+    lines: list[str] = []
+    write(plugin_runs, tmp_path / "r.md", notify=lines.append)
+    assert [line for line in lines if "not installed" in line] == [
+        "model report_parts:MODEL (MyTransE) is not installed here; 1 run shown as saved",
+        "method report_parts:METHOD (BySize) is not installed here; 1 run shown as saved",
+        "method report_parts:POOLED (Pool) is not installed here; 1 run shown as saved",
+    ]
+    text = (tmp_path / "r.md").read_text()
+    assert "method report\\_parts:METHOD (BySize) is not installed here" in text
+    assert f"| trees, MyTransE ({SCALE}) |" in text
+    assert [setup.title for setup in Results.read(plugin_runs).setups] == [setup.title for setup in before]
+    assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
+    shutil.copytree(plugin_runs / "model", tmp_path / "more" / "one")
+    config = json.loads((tmp_path / "more" / "one" / "config.json").read_text()) | {"method": "fedec"}
+    shutil.copytree(plugin_runs / "model", tmp_path / "more" / "two")
+    (tmp_path / "more" / "two" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "more" / "two" / "provenance.json").write_text(
+        (tmp_path / "more" / "one" / "provenance.json").read_text().replace('"FedE"', '"FedEC"')
+    )
+    more = written(tmp_path / "more", tmp_path / "more.md")
+    assert "Significance is not tested: the model of FedE; FedEC is not installed here." in more
+
+
+def test_a_strategy_of_ones_own_in_an_earlier_version_is_not_taken_for_the_methods(runs: Path, tmp_path: Path) -> None:
+    """Schema 1 saved the method FedE, whatever strategy took its place."""
+    shutil.copytree(runs / "fede", tmp_path / "fede")
+    shutil.copytree(runs / "fede", tmp_path / "own")
+    for name, strategy in (("fede", "FedE"), ("own", "BySize")):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        for key in ("schema", "objective", "optimizer"):
+            del config[key]
+        (tmp_path / name / "config.json").write_text(json.dumps({**config, "p": None, "beta": None}))
+        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        del provenance["labels"]
+        (tmp_path / name / "provenance.json").write_text(json.dumps({**provenance, "strategy": strategy}))
+    results = Results.read(tmp_path)
+    assert [entry.label for entry in results.at(HERE)] == ["FedE", "BySize"]
+    assert results.duplicates == []
+    assert "| FedE | BySize |" in written(tmp_path, tmp_path / "r.md").split("### Test MRR")[1]
+
+
+def test_runs_from_python_have_the_name_of_their_data(tmp_path: Path, folder: Path, synthetic: Federation) -> None:
+    for name, federation in (("read", Federation.read(folder)), ("made", synthetic)):
+        pfedeg.train(federation, "fede", out=tmp_path / "runs" / name, **SMALL)
+    assert [setup.data for setup in Results.read(tmp_path / "runs").setups] == ["data", "unnamed data"]
+    assert Federation.world().source == "world"

@@ -1,6 +1,6 @@
 """Reports on a folder of runs: metrics beside published ones, significance, curves and the relation graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pfedeg.errors import InputError
@@ -69,7 +69,7 @@ def _check_target(out: Path, kind: str) -> None:
 
 def _subtitle(results: Results, folder: Path) -> str:
     runs = plural(sum(len(entry.runs) for entry in results.entries), "finished run")
-    left_out = {
+    left_out: dict[str, Sequence[object]] = {
         "not finished": results.unfinished,
         "damaged": results.damaged,
         "repeated": results.duplicates,

@@ -11,7 +11,14 @@ from pfedeg.models.registry import MODELS
 from pfedeg.training.config import REGISTRIES
 from pfedeg.training.saved_run import Run
 
-COLORS = ("#9467bd", "#8c564b", "#17becf", "#bcbd22", "#e377c2", "#2ca02c")  # of methods that have none of their own
+COLORS = (
+    "#9467bd",
+    "#8c564b",
+    "#17becf",
+    "#bcbd22",
+    "#e377c2",
+    "#2ca02c",
+)  # of methods that have none, or one that is taken
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,11 @@ def model_named(identifier: str, label: str = "") -> ShownModel:
 
 
 def with_colors(methods: Iterable[ShownMethod]) -> Mapping[str, ShownMethod]:
-    """Methods by identifier; those that have no colour get one."""
-    found = {method.identifier: method for method in methods}
-    plain = sorted(identifier for identifier, method in found.items() if not method.color)
-    given = {identifier: COLORS[at % len(COLORS)] for at, identifier in enumerate(plain)}
-    return {key: replace(method, color=given.get(key, method.color)) for key, method in found.items()}
+    """Methods by identifier, each with a colour of its own as far as there are enough."""
+    found: dict[str, ShownMethod] = {}
+    free = list(COLORS)
+    for method in sorted(set(methods), key=lambda method: method.position):
+        taken = {other.color for other in found.values()}
+        color = method.color if method.color and method.color not in taken else free.pop(0) if free else COLORS[-1]
+        found[method.identifier] = replace(method, color=color)
+    return found
