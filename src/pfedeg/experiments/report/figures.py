@@ -18,6 +18,7 @@ Affinity = Mapping[str, Mapping[str, float]]  # learner → teacher → weight
 Affinities = Sequence[tuple[int, Affinity]]  # by round
 
 SIZE = (5.0, 3.4)
+LETTER = 0.075  # inches per letter of a tick label
 MOST_LINES = 6  # more cannot be told apart
 
 
@@ -43,7 +44,7 @@ def convergence(entries: Sequence[Entry]) -> "Figure":
         _curves(axes, entry, epochs[entry.label] / unit, entry.label, entry.method.color)
     axes.set_xlabel("epochs" if unit == 1 else f"rounds of {unit} epochs")
     axes.set_ylabel("validation MRR")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
     return figure
 
 
@@ -57,7 +58,7 @@ def settings_compared(entries: Sequence[Entry]) -> "Figure":
         _curves(axes, entry, 1.0, entry.variant, shades(0.9 * at / max(1, len(entries) - 1)))
     axes.set_xlabel("round")
     axes.set_ylabel("validation MRR")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
     return figure
 
 
@@ -173,7 +174,7 @@ def _heat_maps(shown: Affinities) -> "Figure":
         values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
         image = axes.imshow(values, cmap="Blues", vmin=0, vmax=most)
         axes.grid(False)
-        axes.set_xlabel("learned from", fontsize=8)
+        axes.set_xlabel("teacher", fontsize=8)
         axes.set_title(f"round {number}", fontsize=9)
         if len(names) <= 30:
             axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90, fontsize=7)
@@ -185,7 +186,8 @@ def _heat_maps(shown: Affinities) -> "Figure":
 
 def gains(names: Sequence[str], alone: Entry, entries: Sequence[Entry]) -> "Figure":
     """The difference in test MRR of every client to training alone, method by method."""
-    figure, axes = new_figure((max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1))), 3.4))
+    inches = max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1)))
+    figure, axes = new_figure((inches, 3.4))
     width = 0.8 / len(entries)
     for at, entry in enumerate(entries):
         heights = [(entry.mean("mrr", client=name) or 0.0) - (alone.mean("mrr", client=name) or 0.0) for name in names]
@@ -194,7 +196,7 @@ def gains(names: Sequence[str], alone: Entry, entries: Sequence[Entry]) -> "Figu
     axes.axhline(0, color="#333333", linewidth=0.8)
     axes.grid(False, axis="x")
     axes.set_ylabel(f"test MRR, difference to {alone.method.label}")
-    crowded = sum(len(short(name)) + 2 for name in names) > 60
+    crowded = LETTER * max(len(short(name)) for name in names) > 0.8 * inches / len(names)
     axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90 if crowded else 0, fontsize=8)
     axes.legend(fontsize=8, ncols=min(3, len(entries)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure

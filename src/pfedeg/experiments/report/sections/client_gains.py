@@ -31,10 +31,11 @@ def _table(setup: Setup, clients: Sequence[str], alone: Entry, others: Sequence[
         base = alone.mean("mrr", client=name) or 0.0
         values = [entry.mean("mrr", client=name) for entry in others]
         gains = [None if value is None else value - base for value in values]
-        largest = max((gain for gain in gains if gain is not None), default=0.0)
+        comparable = [gain for gain, entry in zip(gains, others, strict=True) if not entry.method.pools_data]
+        largest = max((gain for gain in comparable if gain is not None), default=0.0)
         row: list[TableCell | str] = [name, f"{base:.4f}"]
-        for gain in gains:
-            bold = gain is not None and gain == largest and round(gain, 4) > 0
+        for gain, entry in zip(gains, others, strict=True):
+            bold = not entry.method.pools_data and gain is not None and gain == largest and round(gain, 4) > 0
             row.append("–" if gain is None else TableCell(f"{gain:+.4f}", "best" if bold else ""))
         triples = alone.results[0]["test"]["clients"][name]["triples"]
         rows.append([*row, f"{triples:,}"])

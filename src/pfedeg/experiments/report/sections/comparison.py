@@ -72,7 +72,7 @@ def _agreement(results: Results, entries: Sequence[Entry]) -> str:
     comparable = [entry for entry in both if not entry.method.pools_data]
     if len(comparable) > 1:
         theirs = max(comparable, key=lambda entry: results.published_for(entry)["mrr"])
-        text += f" Best of these as published: {theirs.method.label}."
+        text += f" Best as published: {theirs.method.label}."
     if len(both) > 1:
         pairs = list(combinations(both, 2))
         same = [
