@@ -119,6 +119,16 @@ def test_the_plans_of_the_repository_can_be_read(plan: Path) -> None:
     assert papers == (plan.parent == Path("plans"))  # those in folders are short
 
 
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_command_in_a_plan_names_its_files(plan: Path) -> None:
+    (command,) = re.findall(r"^# (pfedeg experiment .*)$", (ROOT / plan).read_text(encoding="utf-8"), re.M)
+    _, _, path, _, data, _, out = command.split()
+    assert path == plan.as_posix()
+    assert out == f"runs/{plan.relative_to('plans').with_suffix('').as_posix()}"
+    if data != "DIR":
+        Experiment(Plan.read(ROOT / plan), ROOT / data, ROOT / out)  # all datasets are there
+
+
 def test_the_papers_tables_are_all_there() -> None:
     runs = Plan.read(ROOT / "plans" / "paper-tables.toml").runs
     assert len(runs) == 4 * 3 * 6

@@ -13,29 +13,35 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import pfedeg
 from conftest import ring
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.experiments.report import figures, render, write
-from pfedeg.experiments.report.content import Cell, Section, Table, sections
-from pfedeg.experiments.report.results import Entry, Results, read_paper
+from pfedeg.experiments.report.document import Section, Table, TableCell
+from pfedeg.experiments.report.parts import ShownMethod, model_named
+from pfedeg.experiments.report.published import read_published
+from pfedeg.experiments.report.results import Entry, Results, Setup
+from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import (
     Difference,
-    Findings,
-    compare,
-    differences,
-    over_seeds,
+    PairedTests,
+    bootstrap,
+    mean_over_seeds,
+    paired_tests,
     reciprocal_ranks,
     resampled_means,
 )
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.methods.registry import METHODS
+from pfedeg.models.registry import MODELS
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 
 SMALL: dict[str, Any] = {"rounds": 4, "dim": 4, "negatives": 2, "eval_every": 2, "batch": 16}
 SCALE = "batch 16, dim 4, negatives 2"
-HERE = ("trees", "transe", SCALE)
+HERE = Setup("trees", model_named("transe"), SCALE)
 PAPER = """dataset,model,method,mrr,hits@1,hits@5,hits@10
 Trees,TransE,FedE,0.5,0.4,0.6,0.7
 Trees,TransE,PFedEG+,0.6,0.5,0.7,0.8
@@ -82,7 +88,7 @@ def numbers(folder: Path, paper: Path | None = None) -> list[dict[str, str]]:
     return list(csv.DictReader(written(folder, folder.parent / "numbers.csv", paper).splitlines()))
 
 
-def told(path: Path, key: str = "mrr") -> float:
+def mrr_of(path: Path, key: str = "mrr") -> float:
     return float(json.loads((path / "result.json").read_text())["test"]["weighted"][key])
 
 
@@ -116,7 +122,7 @@ class Page(HTMLParser):
 
 def test_runs_are_sorted_by_what_can_be_compared(runs: Path) -> None:
     results = Results.read(runs)
-    assert results.places == [HERE]
+    assert results.setups == [HERE]
     assert [entry.label for entry in results.at(HERE)] == ["Single", "FedE", "PFedEG+ (p 0.5)"]
     (study,) = results.studies()
     assert [(entry.variant, len(entry.runs)) for entry in study] == [("p 0.5", 2), ("p 0.9", 1)]
@@ -124,7 +130,7 @@ def test_runs_are_sorted_by_what_can_be_compared(runs: Path) -> None:
 
 def test_seeds_give_mean_and_standard_deviation(runs: Path) -> None:
     plus = Results.read(runs).at(HERE)[-1]
-    values = [told(runs / f"plus-{seed}") for seed in (0, 1)]
+    values = [mrr_of(runs / f"plus-{seed}") for seed in (0, 1)]
     assert values[0] != values[1]
     assert plus.mean("mrr") == pytest.approx(np.mean(values))
     assert plus.sd("mrr") == pytest.approx(np.std(values, ddof=1))
@@ -134,7 +140,7 @@ def test_seeds_give_mean_and_standard_deviation(runs: Path) -> None:
 def test_other_data_of_the_same_name_are_told_apart(runs: Path, synthetic: Federation, tmp_path: Path) -> None:
     shutil.copytree(runs / "fede", tmp_path / "one")
     train(synthetic, tmp_path / "two", method="fede")
-    names = [place[0] for place in Results.read(tmp_path).places]
+    names = [setup.data for setup in Results.read(tmp_path).setups]
     assert len(names) == 2
     assert all(re.fullmatch(r"trees \([0-9a-f]{6}\)", name) for name in names)
 
@@ -152,14 +158,17 @@ def test_data_that_the_seed_splits_are_the_same_data(tmp_path: Path) -> None:
     ]
     ranks = reciprocal_ranks(results.entries[0])
     assert ranks[0][0] != ranks[1][0]
-    assert over_seeds(ranks, (0, 1)).tolist() == [*ranks[0][1], *ranks[1][1]]  # other triples, so no means over seeds
-    assert len(differences(results.entries).differences) == 1
+    assert mean_over_seeds(ranks, (0, 1)).tolist() == [
+        *ranks[0][1],
+        *ranks[1][1],
+    ]  # different triples
+    assert len(paired_tests(results.entries).differences) == 1
 
 
 def test_other_clients_are_other_data_whatever_the_seed(runs: Path, synthetic: Federation, tmp_path: Path) -> None:
     shutil.copytree(runs / "fede", tmp_path / "one")
     train(synthetic, tmp_path / "two", method="fede", seed=1)
-    assert len(Results.read(tmp_path).places) == 2
+    assert len(Results.read(tmp_path).setups) == 2
 
 
 def test_only_runs_with_the_same_common_settings_are_compared(runs: Path, woods: Federation, tmp_path: Path) -> None:
@@ -169,21 +178,21 @@ def test_only_runs_with_the_same_common_settings_are_compared(runs: Path, woods:
     train(woods, tmp_path / "wide", method="fede", dim=8, chunk=4)
     results = Results.read(tmp_path)
     scales = [SCALE, "batch 16, dim 8, negatives 2", "batch 16, dim 8, negatives 2, sampling shared, chunk 4"]
-    assert [place[2] for place in results.places] == scales
-    assert [[entry.label for entry in results.at(place)] for place in results.places] == [
+    assert [setup.scale for setup in results.setups] == scales
+    assert [[entry.label for entry in results.at(setup)] for setup in results.setups] == [
         ["Single", "FedE"],
         ["FedE"],
         ["PFedEG+"],
     ]
-    assert [[entry.scale for entry in group] for group in results.studies()] == [scales[:2]]
-    assert [place[2] for place in results.compared] == [scales[0], scales[2]]  # the other is in the study
+    assert [[entry.setup.scale for entry in group] for group in results.studies()] == [scales[:2]]
+    assert [setup.scale for setup in results.compared] == [scales[0], scales[2]]  # the other is in the study
     shutil.rmtree(tmp_path / "single")
-    assert [place[2] for place in Results.read(tmp_path).compared] == [scales[0], scales[2]]  # one of the study
+    assert [setup.scale for setup in Results.read(tmp_path).compared] == [scales[0], scales[2]]  # one of the study
     shutil.copytree(runs / "single", tmp_path / "single")
     text = written(tmp_path, tmp_path / "r.md")
     assert f"## trees, TransE ({scales[2]})" in text
-    assert "Ahead of the others" not in text  # nobody to be ahead of
-    assert "MRR by" in text.split(f"## trees, TransE ({SCALE})")[1].split("\n## ")[0]
+    assert "Comparison with the baselines" not in text  # there is nothing to compare with
+    assert "| better | worse |" in text.split(f"## trees, TransE ({SCALE})")[1].split("\n## ")[0]
 
 
 def with_settings(path: Path, **settings: Any) -> None:
@@ -196,16 +205,16 @@ def test_numbers_are_set_against_the_papers_only_at_its_settings(runs: Path, tmp
     for name in ("fede", "plus-0"):
         shutil.copytree(runs / name, tmp_path / "runs" / name, ignore=shutil.ignore_patterns("clients"))
     text = written(tmp_path / "runs", tmp_path / "r.md", runs / "paper.csv")
-    assert "| paper's MRR |\n" in text
+    assert "| published MRR |\n" in text
     assert "difference |" not in text
-    assert "The paper's numbers are at its own settings." in text
+    assert "The published numbers are at other settings." in text
     assert "1 of 1 pairs" in text or "0 of 1 pairs" in text
     assert {row["paper_mrr"] for row in numbers(tmp_path / "runs", runs / "paper.csv")} == {""}
     for name in ("fede", "plus-0"):
         with_settings(tmp_path / "runs" / name, batch=512, dim=128, negatives=256)
     text = written(tmp_path / "runs", tmp_path / "r.md", runs / "paper.csv")
-    assert "| paper's MRR | difference |" in text
-    assert "its own settings.\n\n### Test metrics" not in text
+    assert "| published MRR | difference |" in text
+    assert "at other settings.\n\n### Test metrics" not in text
     rows = numbers(tmp_path / "runs", runs / "paper.csv")
     assert {(row["scale"], row["paper_mrr"]) for row in rows if not row["client"]} == {("", "0.5"), ("", "0.6")}
 
@@ -213,7 +222,7 @@ def test_numbers_are_set_against_the_papers_only_at_its_settings(runs: Path, tmp
 def test_names_of_data_match_the_papers_in_upper_or_lower_case(woods: Federation, runs: Path, tmp_path: Path) -> None:
     train(woods, tmp_path / "one", "data/Trees.parquet", method="fede")
     results = Results.read(tmp_path, runs / "paper.csv")
-    assert results.reported(results.entries[0])["mrr"] == 0.5
+    assert results.published_for(results.entries[0])["mrr"] == 0.5
 
 
 def test_of_equally_usual_settings_the_best_by_validation_is_shown(runs: Path, tmp_path: Path) -> None:
@@ -236,7 +245,10 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
         shutil.copytree(runs / "fede", tmp_path / name)
     assert [run.path.name for run in Results.read(tmp_path).entries[0].runs] == ["one"]
     text = written(tmp_path, tmp_path / "r.md")
-    assert f"The same as another and left out: {tmp_path / 'two'} (as {tmp_path / 'one'})." in text.replace("\\", "")
+    assert (
+        f"Left out (same data, settings and seed as another run): {tmp_path / 'two'} (as {tmp_path / 'one'})."
+        in text.replace("\\", "")
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,8 +263,8 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
         ),
         ("result.json", '{"rounds": 4, "best_round": 4, "seconds": 1, "valid": []}', "result.json: damaged (list"),
         ("config.json", "[]", "config.json: damaged (not a JSON object)"),
-        ("config.json", "{}", "config.json: damaged (no 'rounds')"),
-        ("config.json", '{"dim": 0}', "dim: 0 is out of range"),
+        ("config.json", "{}", "damaged, or a run of another version"),
+        ("config.json", '{"method": "fede", "model": "transe", "seed": 0, "dim": 0}', "dim: 0 is out of range"),
         ("provenance.json", "{}", "damaged, or a run of another version"),
         ("history.jsonl", '{"round": 1}\n{\n', "history.jsonl, line 2: damaged"),
         ("history.jsonl", "[]\n", "history.jsonl: damaged ("),
@@ -265,14 +277,14 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path, name: s
         shutil.copytree(runs / each, tmp_path / each, ignore=shutil.ignore_patterns("clients"))
     (tmp_path / "fede" / name).write_text(content)
     said: list[str] = []
-    write(tmp_path, tmp_path / "r.md", tell=said.append)
+    write(tmp_path, tmp_path / "r.md", notify=said.append)
     (remark,) = said
     assert remark.startswith("left out: ")
     assert message in remark
     text = (tmp_path / "r.md").read_text().replace("\\", "")
     assert "1 finished run in" in text
     assert "left out: 1 damaged" in text
-    assert message in text.split("Damaged and left out: ")[1]
+    assert message in text.split("Left out (damaged): ")[1]
     shutil.rmtree(tmp_path / "single")
     with pytest.raises(InputError, match="no run can be used; .*" + re.escape(message)):
         Results.read(tmp_path)
@@ -305,11 +317,11 @@ def test_runs_that_are_not_finished_are_named(runs: Path, tmp_path: Path) -> Non
 def test_a_bad_file_of_reported_results_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "paper.csv").write_text(text)
     with pytest.raises(InputError, match=message):
-        read_paper(tmp_path / "paper.csv")
+        read_published(tmp_path / "paper.csv")
 
 
 def entry(name: str) -> Entry:
-    return Entry(name, {"method": "fede", "model": "transe"})
+    return Entry(name, ShownMethod("fede", "FedE"), model_named("transe"), {"method": "fede", "model": "transe"})
 
 
 def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:
@@ -317,12 +329,12 @@ def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:
     base = random.random(3000)
     noise = random.normal(0, 0.05, 3000)
     better, same = base + 0.01 + noise, base + noise - noise.mean()
-    found = {(d.first.data, d.second.data): d for d in compare([*map(entry, "abc")], np.stack([base, better, same]))}
+    found = {(d.first.data, d.second.data): d for d in bootstrap([*map(entry, "abc")], np.stack([base, better, same]))}
     up = found["a", "b"]
     assert up.mean == pytest.approx(-0.01, abs=0.004)
-    assert up.clear
+    assert up.significant
     assert up.p < 0.002
-    assert not found["a", "c"].clear
+    assert not found["a", "c"].significant
     assert found["a", "c"].p > 0.5
     # the interval of a mean of paired differences: 1.96 standard errors to each side
     error = (base - better).std() / np.sqrt(3000)
@@ -330,9 +342,9 @@ def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:
 
 
 def test_bootstrap_of_equal_methods_is_certain_of_nothing() -> None:
-    (difference,) = compare([entry("a"), entry("b")], np.ones((2, 50)) * 0.3)
+    (difference,) = bootstrap([entry("a"), entry("b")], np.ones((2, 50)) * 0.3)
     assert (difference.mean, difference.low, difference.high, difference.p) == (0, 0, 0, 1)
-    assert not difference.clear
+    assert not difference.significant
 
 
 def test_all_methods_are_drawn_the_same_triples() -> None:
@@ -345,7 +357,7 @@ def test_all_methods_are_drawn_the_same_triples() -> None:
 def test_reciprocal_ranks_are_those_of_the_result(runs: Path) -> None:
     for each in Results.read(runs).entries:
         ranks = reciprocal_ranks(each)
-        assert over_seeds(ranks, list(ranks)).mean() == pytest.approx(each.mean("mrr"), abs=1e-9)
+        assert mean_over_seeds(ranks, list(ranks)).mean() == pytest.approx(each.mean("mrr"), abs=1e-9)
 
 
 def test_methods_are_compared_over_the_seeds_that_both_have(runs: Path, woods: Federation, tmp_path: Path) -> None:
@@ -353,21 +365,21 @@ def test_methods_are_compared_over_the_seeds_that_both_have(runs: Path, woods: F
         shutil.copytree(runs / name, tmp_path / name)
     train(woods, tmp_path / "fede", method="fede", seed=1)
     results = Results.read(tmp_path)
-    tested = differences(results.at(HERE))
-    found = {(each.first.method, each.second.method): each for each in tested.differences}
+    tested = paired_tests(results.at(HERE))
+    found = {(each.first.method.identifier, each.second.method.identifier): each for each in tested.differences}
     assert {pair: each.mean for pair, each in found.items()} == {
-        ("single", "pfedeg-plus"): pytest.approx(told(runs / "single") - told(runs / "plus-0")),
-        ("fede", "pfedeg-plus"): pytest.approx(told(tmp_path / "fede") - told(runs / "plus-1")),
+        ("single", "pfedeg-plus"): pytest.approx(mrr_of(runs / "single") - mrr_of(runs / "plus-0")),
+        ("fede", "pfedeg-plus"): pytest.approx(mrr_of(tmp_path / "fede") - mrr_of(runs / "plus-1")),
     }
-    assert tested.missing == ["no seed in common: Single and FedE"]
-    assert "Left out: no seed in common: Single and FedE." in written(tmp_path, tmp_path / "r.md")
+    assert tested.missing == ["no common seed: Single and FedE"]
+    assert "Not tested: no common seed: Single and FedE." in written(tmp_path, tmp_path / "r.md")
 
 
 def test_a_small_difference_does_not_look_like_none(runs: Path) -> None:
     results = Results.read(runs)
     one, two, three = results.at(HERE)
     found = [Difference(one, two, 3e-5, 1.2e-5, 5e-5, 0.001), Difference(one, three, 0.2, 0.0, 0.3, 0.04)]
-    table = tables(sections(results, {HERE: Findings(found)}), f"trees, TransE ({SCALE})")[1]
+    table = tables(build_sections(results, {HERE: PairedTests(found)}), f"trees, TransE ({SCALE})")[1]
     assert [row[2:4] for row in table.rows] == [
         ["0.2000", "+0.0000 … +0.3000"],
         ["0.00003", "+0.00001 … +0.00005"],
@@ -385,7 +397,7 @@ def test_a_result_that_its_tables_do_not_give_is_refused(runs: Path, tmp_path: P
     result = json.loads((tmp_path / "fede" / "result.json").read_text())
     result["test"]["weighted"]["mrr"] += 0.01
     (tmp_path / "fede" / "result.json").write_text(json.dumps(result))
-    with pytest.raises(InputError, match=r"fede: result.json says test MRR .*, its tables give"):
+    with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, its tables give"):
         write(tmp_path, tmp_path / "r.md")
 
 
@@ -401,26 +413,26 @@ def test_the_page_needs_nothing_else_and_says_it_all(runs: Path, tmp_path: Path)
     assert "Trees & <woods>" in page.text
     glance = page.tables[0]
     assert glance[0] == ["", "Single", "FedE", "PFedEG+"]
-    assert glance[1][1:3] == [f"{told(runs / 'single'):.4f}", f"{told(runs / 'fede'):.4f} (0.5000)"]
+    assert glance[1][1:3] == [f"{mrr_of(runs / 'single'):.4f}", f"{mrr_of(runs / 'fede'):.4f} (0.5000)"]
     assert len(glance) == 2
-    assert "In brackets what the paper reports" in page.text
-    assert "Reported, but not run: trees, RotatE." in page.text
-    (table,) = [table for table in page.tables if table[0][-1] == "paper's MRR"]
+    assert "In brackets: published results" in page.text
+    assert "Published, but not run: trees, RotatE." in page.text
+    (table,) = [table for table in page.tables if table[0][-1] == "published MRR"]
     plus = next(row for row in table if row[0].startswith("PFedEG+"))
-    mean = np.mean([told(runs / f"plus-{seed}") for seed in (0, 1)])
+    mean = np.mean([mrr_of(runs / f"plus-{seed}") for seed in (0, 1)])
     assert plus[1].startswith(f"{mean:.4f} ± ")
     assert plus[5:] == ["0.6000"]
     gains = next(table for table in page.tables if table[0][:2] == ["client", "Single"])
     assert [row[0] for row in gains[1:]] == ["<b>birch</b> | *", "ash", "cedar"]
-    assert "PFedEG+ (p 0.5), seed 0 of 2 seeds: who learns from whom" in page.text
-    for part in ("Paired bootstrap", "Convergence", "Who learns from whom", "Settings compared", "Provenance"):
+    assert "PFedEG+ (p 0.5), seed 0 of 2 seeds: relation graph" in page.text
+    for part in ("Paired bootstrap", "Convergence", "Relation graph", "Settings compared", "Provenance"):
         assert part in page.text
 
 
 def test_gains_are_differences_to_single(runs: Path) -> None:
     results = Results.read(runs)
-    made = {section.title: section for section in sections(results, {})}
-    table: Any = made["What each client gains over being alone"].parts[0]
+    made = {section.title: section for section in build_sections(results, {})}
+    table: Any = made["Gain of each client over training alone"].parts[0]
     clients = [json.loads((runs / n / "result.json").read_text())["test"]["clients"] for n in ("single", "fede")]
     for row in table.rows:
         cells = [getattr(cell, "text", cell) for cell in row]
@@ -429,7 +441,7 @@ def test_gains_are_differences_to_single(runs: Path) -> None:
 
 
 def marked(row: Any) -> list[str]:
-    return [cell.text for cell in row if isinstance(cell, Cell) and cell.kind == "best"]
+    return [cell.text for cell in row if isinstance(cell, TableCell) and cell.emphasis == "best"]
 
 
 def test_a_loss_is_not_marked_as_the_best_gain(runs: Path, tmp_path: Path) -> None:
@@ -438,7 +450,7 @@ def test_a_loss_is_not_marked_as_the_best_gain(runs: Path, tmp_path: Path) -> No
     result = json.loads((tmp_path / "single" / "result.json").read_text())
     result["test"]["clients"]["ash"]["mrr"], result["test"]["clients"]["cedar"]["mrr"] = 1.0, 0.0
     (tmp_path / "single" / "result.json").write_text(json.dumps(result))
-    (table,) = tables(sections(Results.read(tmp_path), {}), "What each client gains over being alone")
+    (table,) = tables(build_sections(Results.read(tmp_path), {}), "Gain of each client over training alone")
     marks = {row[0]: len(marked(row)) for row in table.rows}
     assert marks["ash"] == 0
     assert marks["cedar"] > 0
@@ -448,13 +460,13 @@ def test_of_shares_that_look_equal_none_is_marked(runs: Path, tmp_path: Path) ->
     shutil.copytree(runs / "plus-0", tmp_path / "plus")
     shares = {"ash": {"cedar": 0.50001, "elm": 0.49999}, "cedar": {"ash": 0.6, "elm": 0.4}, "elm": {"ash": 1.0}}
     (tmp_path / "plus" / "history.jsonl").write_text(json.dumps({"round": 1, "affinity": shares}) + "\n")
-    (table,) = tables(sections(Results.read(tmp_path), {}), "Who learns from whom")
+    (table,) = tables(build_sections(Results.read(tmp_path), {}), "Relation graph: who learns from whom")
     assert [marked(row) for row in table.rows] == [[], ["60.0%"], ["100.0%"]]
 
 
 def test_each_seed_has_a_curve_with_a_dot_where_its_tables_are_from(runs: Path) -> None:
     results = Results.read(runs)
-    for draw in (figures.convergence, figures.study):
+    for draw in (figures.convergence, figures.settings_compared):
         (axes,) = draw([results.at(HERE)[-1]]).axes
         curves = [line for line in axes.lines if line.get_marker() == "None"]
         dots = [line for line in axes.lines if line.get_marker() == "o"]
@@ -508,7 +520,7 @@ def test_text_and_numbers_and_pictures(runs: Path, tmp_path: Path) -> None:
     assert len(whole) == 5
     assert len(rows) == 5 * 4
     fede = next(row for row in whole if row["method"] == "fede")
-    assert float(fede["test_mrr"]) == told(runs / "fede")
+    assert float(fede["test_mrr"]) == mrr_of(runs / "fede")
     assert fede["scale"] == SCALE
     write(runs, tmp_path / "pictures")
     pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
@@ -516,27 +528,27 @@ def test_text_and_numbers_and_pictures(runs: Path, tmp_path: Path) -> None:
     assert "graph-trees-transe-batch-16-dim-4-negatives-2-pfedeg-plus.png" in pictures
     assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
     write(runs, tmp_path / "pictures")
-    with pytest.raises(InputError, match=r"holds other files; give pictures a new folder"):
+    with pytest.raises(InputError, match=r"contains other files; choose a new folder for figures"):
         write(runs, tmp_path)
     assert not list(tmp_path.glob("*.png"))
 
 
 def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path: Path) -> None:
-    why = "Whether differences may be chance is not shown: "
-    assert why + "--quick leaves it out." in written(runs, tmp_path / "quick.md", quick=True)
+    why = "Significance is not tested: "
+    assert why + "skipped with --quick." in written(runs, tmp_path / "quick.md", quick=True)
     shutil.copytree(runs, tmp_path / "small", ignore=shutil.ignore_patterns("clients"))
     small = written(tmp_path / "small", tmp_path / "small.md")
-    assert why + "the directories of these runs have no tables in them, only the small files." in small
+    assert why + "these run folders contain no embedding tables." in small
     shutil.copytree(runs, tmp_path / "some")
     for name in ("fede", "plus-0"):
         shutil.rmtree(tmp_path / "some" / name / "clients")
-    tested = differences(Results.read(tmp_path / "some").at(HERE))
+    tested = paired_tests(Results.read(tmp_path / "some").at(HERE))
     assert not tested.differences
     assert tested.missing == [
-        "no tables in the directories of FedE, seed 0; PFedEG+ (p 0.5), seed 0",
-        "no seed in common: Single and PFedEG+ (p 0.5)",
+        "no embedding tables in the run folders of FedE, seed 0; PFedEG+ (p 0.5), seed 0",
+        "no common seed: Single and PFedEG+ (p 0.5)",
     ]
-    assert "no tables in the directories of FedE, seed 0" in written(tmp_path / "some", tmp_path / "some.md")
+    assert "no embedding tables in the run folders of FedE, seed 0" in written(tmp_path / "some", tmp_path / "some.md")
     shutil.copytree(runs / "fede", tmp_path / "one" / "fede", ignore=shutil.ignore_patterns("clients"))
     assert why not in written(tmp_path / "one", tmp_path / "one.md")  # there are no differences
 
@@ -545,9 +557,9 @@ def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path:
     ("words", "message"),
     [
         (("{tmp}/none", "--out", "{tmp}/r.html"), "no such folder"),
-        (("{tmp}", "--out", "{tmp}/r.html"), "no runs in it"),
-        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown kind of report 'pdf'; expected one of html, md, csv, png"),
-        (("{runs}", "--out", "{tmp}/none/r.html"), "the folder {tmp}/none is not there"),
+        (("{tmp}", "--out", "{tmp}/r.html"), "there are no runs"),
+        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, png"),
+        (("{runs}", "--out", "{tmp}/none/r.html"), "there is no folder {tmp}/none"),
         (("{runs}", "--out", "{tmp}", "--format", "md"), "is a folder; expected a file"),
         (("{runs}", "--out", "{tmp}/r.md", "--paper", "{tmp}/none.csv"), "none.csv: cannot be read: No such file"),
     ],
@@ -569,3 +581,109 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv do without"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
+
+
+def parts_module(folder: Path, name: str) -> None:
+    """A module with a method and a model of one's own."""
+    (folder / f"{name}.py").write_text(
+        "from dataclasses import replace\n"
+        "from pfedeg.methods.fede import METHOD as FEDE\n"
+        "from pfedeg.models.transe import MODEL as TRANSE\n"
+        'METHOD = replace(FEDE, name="by-size", label="BySize", role="proposed", color="")\n'
+        'POOLED = replace(FEDE, name="pool", label="Pool", trains="pooled", defaults={})\n'
+        'MODEL = replace(TRANSE, name="mine", label="MyTransE")\n'
+    )
+
+
+@pytest.fixture
+def plugin_runs(woods: Federation, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """FedE and two methods of one's own, of a module that is not installed afterwards."""
+    parts_module(tmp_path, "report_parts")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "runs"
+    shutil.copytree(runs / "single", folder / "single")
+    shutil.copytree(runs / "fede", folder / "fede")
+    train(woods, folder / "own", method="report_parts:METHOD", epochs=2)
+    train(woods, folder / "pooled", method="report_parts:POOLED", epochs=1)
+    train(woods, folder / "model", method="fede", model="report_parts:MODEL")
+    return folder
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in another process, where the module of `plugin_runs` is not installed."""
+    for registry in (METHODS, MODELS):
+        known = {name: part for name, part in registry._loaded.items() if not name.startswith("report_parts")}
+        monkeypatch.setattr(registry, "_loaded", known)
+    monkeypatch.setitem(sys.modules, "report_parts", None)
+
+
+def test_methods_and_models_of_ones_own_are_reported_like_the_others(plugin_runs: Path, tmp_path: Path) -> None:
+    text = written(plugin_runs, tmp_path / "r.md")
+    glance = text.split("### Test MRR")[1].split("###")[0]
+    assert "| Single | FedE | BySize | Pool |" in glance
+    assert f"| trees, MyTransE ({SCALE}) |" in glance
+    against = text.split("### Comparison with the baselines")[1].split("\n## ")[0]
+    assert "| BySize | better: " in against
+    assert "significantly better: " in text or "better: 0 of 1" in against
+    assert "**" + f"{mrr_of(plugin_runs / 'pooled'):.4f}" not in text  # it pools data
+    results = Results.read(plugin_runs)
+    assert results.missing == []
+    colors = {entry.method.label: entry.method.color for entry in results.entries}
+    assert len(set(colors.values())) == len(colors)
+    write(plugin_runs, tmp_path / "figures")
+    assert "convergence-trees-report-parts-model-batch-16-dim-4-negatives-2.png" in {
+        path.name for path in (tmp_path / "figures").iterdir()
+    }
+
+
+def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
+    plugin_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Results.read(plugin_runs).setups
+    forget(monkeypatch)
+    lines: list[str] = []
+    write(plugin_runs, tmp_path / "r.md", notify=lines.append)
+    assert [line for line in lines if "not installed" in line] == [
+        "model report_parts:MODEL (MyTransE) is not installed here; 1 run shown as saved",
+        "method report_parts:METHOD (BySize) is not installed here; 1 run shown as saved",
+        "method report_parts:POOLED (Pool) is not installed here; 1 run shown as saved",
+    ]
+    text = (tmp_path / "r.md").read_text()
+    assert "method report\\_parts:METHOD (BySize) is not installed here" in text
+    assert f"| trees, MyTransE ({SCALE}) |" in text
+    assert [setup.title for setup in Results.read(plugin_runs).setups] == [setup.title for setup in before]
+    assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
+    shutil.copytree(plugin_runs / "model", tmp_path / "more" / "one")
+    config = json.loads((tmp_path / "more" / "one" / "config.json").read_text()) | {"method": "fedec"}
+    shutil.copytree(plugin_runs / "model", tmp_path / "more" / "two")
+    (tmp_path / "more" / "two" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "more" / "two" / "provenance.json").write_text(
+        (tmp_path / "more" / "one" / "provenance.json").read_text().replace('"FedE"', '"FedEC"')
+    )
+    more = written(tmp_path / "more", tmp_path / "more.md")
+    assert "Significance is not tested: the model of FedE; FedEC is not installed here." in more
+
+
+def test_a_strategy_of_ones_own_in_an_earlier_version_is_not_taken_for_the_methods(runs: Path, tmp_path: Path) -> None:
+    """Schema 1 saved the method FedE, whatever strategy took its place."""
+    shutil.copytree(runs / "fede", tmp_path / "fede")
+    shutil.copytree(runs / "fede", tmp_path / "own")
+    for name, strategy in (("fede", "FedE"), ("own", "BySize")):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        for key in ("schema", "objective", "optimizer"):
+            del config[key]
+        (tmp_path / name / "config.json").write_text(json.dumps({**config, "p": None, "beta": None}))
+        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        del provenance["labels"]
+        (tmp_path / name / "provenance.json").write_text(json.dumps({**provenance, "strategy": strategy}))
+    results = Results.read(tmp_path)
+    assert [entry.label for entry in results.at(HERE)] == ["FedE", "BySize"]
+    assert results.duplicates == []
+    assert "| FedE | BySize |" in written(tmp_path, tmp_path / "r.md").split("### Test MRR")[1]
+
+
+def test_runs_from_python_have_the_name_of_their_data(tmp_path: Path, folder: Path, synthetic: Federation) -> None:
+    for name, federation in (("read", Federation.read(folder)), ("made", synthetic)):
+        pfedeg.train(federation, "fede", out=tmp_path / "runs" / name, **SMALL)
+    assert [setup.data for setup in Results.read(tmp_path / "runs").setups] == ["data", "unnamed data"]
+    assert Federation.world().source == "world"

@@ -42,9 +42,9 @@ IMPORTED = (".nt", ".nq", ".ttl", ".trig", ".rdf", ".owl", ".jsonld", ".csv", ".
 
 
 class Federation:
-    """Client name → knowledge graph, ordered by name."""
+    """Client name → knowledge graph, ordered by name; `source` says where the graphs come from, for reports."""
 
-    def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph]) -> None:
+    def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph], source: str = "") -> None:
         """Check that every client can train."""
         if not graphs:
             raise InputError("a federation needs at least one client")
@@ -54,6 +54,7 @@ class Federation:
         self.graphs = {normal(client): graphs[client] for client in sorted(graphs, key=normal)}
         if len(self.graphs) < len(graphs):
             raise InputError("two clients have the same name (they differ in Unicode form only)")
+        self.source = source
 
     @classmethod
     def read(cls, path: str | Path, seed: int = 0) -> "Federation":
@@ -64,18 +65,19 @@ class Federation:
         path = Path(path)
         if str(path) == "world" and not path.exists():
             return cls.world()
+        source = os.fsencode(path).decode(errors="replace")
         if path.is_dir():
-            return cls(_read_folders(path, seed))
+            return cls(_read_folders(path, seed), source)
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
         if path.suffix.lower() in IMPORTED:
             raise InputError(f"{path}: is not a federation; make a client of it by: pfedeg import {path} --out FOLDER")
-        return cls(_read_parquet(path, seed))
+        return cls(_read_parquet(path, seed), source)
 
     @classmethod
     def world(cls) -> "Federation":
         """The small federation that comes with the package: facts of the world from GeoNames."""
-        return cls.read(Path(__file__).parent / "world")
+        return cls(_read_folders(Path(__file__).parent / "world", 0), "world")
 
     def write(self, folder: Path) -> None:
         """As a folder per client; all of it appears at once or not at all."""

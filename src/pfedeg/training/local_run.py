@@ -44,7 +44,7 @@ class Training(RunLoop):
         source: str = "",
         secret: bytes = b"",
     ) -> None:
-        """`source` says where the data came from; `secret` is that of a federation over a network, to reproduce it."""
+        """`source` names the data, by default as `federation.source`; `secret` reproduces a run over a network."""
         config = config or Config()
         super().__init__(config, config.build_strategy(threads), RunFolder(Path(out)) if out else None)
         self.federation = federation
@@ -54,7 +54,7 @@ class Training(RunLoop):
         warn_about(federation, shared, config.method_type)
         about: dict[str, Any] = {"labels": config.labels(), "clients": list(federation.graphs)}
         about |= {"secret": fingerprint(secret)} if secret else {}
-        origin = provenance(federation.fingerprint, source, config.seed) | about
+        origin = provenance(federation.fingerprint, source or federation.source, config.seed) | about
         saved = self._enter(origin, resume)
         if self._folder is not None and self.result is not None:
             self.tables = {client: self._folder.tables(client) for client in federation.graphs}

@@ -13,6 +13,8 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split, normal
 from pfedeg.models.base import Model, Tables
+from pfedeg.models.registry import MODELS
+from pfedeg.settings import build_settings
 from pfedeg.text import suggest
 from pfedeg.training.answering import Answerer, Calibration, Prediction, ask, look_up, predict
 from pfedeg.training.config import REGISTRIES, USUAL, Config
@@ -47,18 +49,25 @@ class Run:
 
     @cached_property
     def _model(self) -> Model:
-        return self.config.build_model()
+        """The model alone: a run whose method cannot be loaded still answers questions."""
+        kind = MODELS.get(self.model)
+        return kind.build(self.settings["dim"], build_settings(kind.settings, self.settings))
 
     def label(self, part: Literal["method", "model", "objective", "optimizer"]) -> str:
         """How a part of the run is called, even where it cannot be loaded."""
         saved = self.provenance.get("labels")
         if isinstance(saved, dict) and isinstance(saved.get(part), str):
             return str(saved[part])
-        strategy = self.provenance.get("strategy")  # schema 1: the class of the strategy
-        if part == "method" and isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES:
-            return strategy
+        if part == "method" and self.own_strategy:
+            return self.own_strategy
         identifier = str(self.settings.get(part, USUAL[part]))
         return REGISTRIES[part].get(identifier).label if identifier in REGISTRIES[part] else identifier
+
+    @property
+    def own_strategy(self) -> str:
+        """The class of a user's strategy that took the place of the method's, which schema 1 allowed; else empty."""
+        strategy = self.provenance.get("strategy")
+        return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
 
     @property
     def effective_settings(self) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""The pictures of a report: curves, the client-wise relation graph, gains. Needs matplotlib."""
+"""The figures of a report: curves, the client-wise relation graph, gains. Needs matplotlib."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, cos, pi, sin
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pfedeg.experiments.report.results import METHODS, Entry
+from pfedeg.experiments.report.parts import ShownMethod
+from pfedeg.experiments.report.results import Entry, Setup
 from pfedeg.plots import new_figure, short
-from pfedeg.training.config import LABELS
 from pfedeg.training.saved_run import Run
 
 if TYPE_CHECKING:
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 Affinity = Mapping[str, Mapping[str, float]]  # learner → teacher → weight
 Affinities = Sequence[tuple[int, Affinity]]  # by round
 
-COLOURS = ("#7f7f7f", "#222222", "#e69f00", "#cc79a7", "#0072b2", "#56b4e9", "#009e73", "#d55e00", "#b2182b", "#f0a58f")
 SIZE = (5.0, 3.4)
-MOST_LINES = 6  # more are no longer told apart
+LETTER = 0.075  # inches per letter of a tick label
+MOST_LINES = 6  # more cannot be told apart
+
+
+def file_name(kind: str, setup: Setup, method: ShownMethod | None = None) -> str:
+    """The name of a figure's file, without its extension."""
+    parts = [kind, setup.data, setup.model.identifier, setup.scale, method.identifier if method else ""]
+    return "-".join(filter(None, parts))
 
 
 def evaluated(run: Run) -> list[tuple[int, float]]:
@@ -29,40 +35,41 @@ def evaluated(run: Run) -> list[tuple[int, float]]:
 
 
 def convergence(entries: Sequence[Entry]) -> "Figure":
-    """Validation MRR of several methods. Methods without rounds are put on the same scale of epochs."""
+    """Validation MRR of several methods by epochs, or by rounds if all federated methods have as many epochs in one."""
     figure, axes = new_figure(SIZE)
-    federated = {entry.settings["epochs"] for entry in entries if entry.method not in ("single", "collective")}
+    epochs = {entry.label: entry.settings.get("epochs", 1) for entry in entries}
+    federated = {epochs[entry.label] for entry in entries if entry.method.trains == "federated"}
     unit = federated.pop() if len(federated) == 1 else 1
     for entry in entries:
-        _curves(axes, entry, entry.settings["epochs"] / unit, entry.label, COLOURS[METHODS.index(entry.method)])
+        _curves(axes, entry, epochs[entry.label] / unit, entry.label, entry.method.color)
     axes.set_xlabel("epochs" if unit == 1 else f"rounds of {unit} epochs")
     axes.set_ylabel("validation MRR")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
     return figure
 
 
-def study(entries: Sequence[Entry]) -> "Figure":
+def settings_compared(entries: Sequence[Entry]) -> "Figure":
     """Validation MRR of one method with several settings."""
     from matplotlib import colormaps
 
     figure, axes = new_figure(SIZE)
     shades = colormaps["viridis"]
-    for place, entry in enumerate(entries):
-        _curves(axes, entry, 1.0, entry.variant, shades(0.9 * place / max(1, len(entries) - 1)))
+    for at, entry in enumerate(entries):
+        _curves(axes, entry, 1.0, entry.variant, shades(0.9 * at / max(1, len(entries) - 1)))
     axes.set_xlabel("round")
     axes.set_ylabel("validation MRR")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
     return figure
 
 
-def _curves(axes: "Axes", entry: Entry, unit: float, label: str, colour: Any) -> None:
-    """A line for every seed, with a dot at the round whose tables it kept; one name for all of them."""
+def _curves(axes: "Axes", entry: Entry, unit: float, label: str, color: Any) -> None:
+    """A line for every seed, with a dot at the round whose tables are kept; one label for all of them."""
     width = 1.4 if len(entry.runs) == 1 else 0.8
     for run, result in zip(entry.runs, entry.results, strict=True):
         points = [(number * unit, mrr, number == result["best_round"]) for number, mrr in evaluated(run)]
-        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], label=label, color=colour, linewidth=width)
+        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], label=label, color=color, linewidth=width)
         for x, y, _ in filter(itemgetter(2), points):
-            axes.plot(x, y, "o", color=colour, markersize=4)
+            axes.plot(x, y, "o", color=color, markersize=4)
         label = "_"  # not in the legend
 
 
@@ -77,17 +84,17 @@ def affinities(entry: Entry) -> list[tuple[int, Affinity]]:
 
 
 def changes(kept: Affinities) -> bool:
-    """Whether the relation graph is not the same all along."""
+    """Whether the relation graph changes during training."""
     return any(affinity != kept[0][1] for _, affinity in kept)
 
 
 def relation_graph(kept: Affinities) -> "Figure":
-    """The relation graph as it was first, half way and last: clients on a circle, arrows as broad as their weights."""
+    """The relation graph at the start, in the middle and at the end; the width of an arrow is its weight."""
     shown = list(dict.fromkeys((0, len(kept) // 2, len(kept) - 1))) if changes(kept) else [len(kept) - 1]
     figure, all_axes = new_figure((3.4 * len(shown), 2.9), len(shown))
-    heaviest = max(weight for place in shown for _, _, weight in _arrows(kept[place][1]))
-    for axes, place in zip(all_axes, shown, strict=True):
-        number, affinity = kept[place]
+    heaviest = max(weight for at in shown for _, _, weight in _arrows(kept[at][1]))
+    for axes, at in zip(all_axes, shown, strict=True):
+        number, affinity = kept[at]
         _draw_graph(axes, affinity, heaviest)
         if len(shown) > 1:
             axes.set_title(f"round {number}", fontsize=9)
@@ -95,12 +102,12 @@ def relation_graph(kept: Affinities) -> "Figure":
 
 
 def _arrows(affinity: Affinity) -> list[tuple[str, str, float]]:
-    """Teacher, learner and weight, lightest first; among many clients only each learner's three foremost teachers."""
+    """Teacher, learner and weight, lightest first; among many clients only each learner's three largest."""
     found = []
     for learner, row in affinity.items():
         others = sorted((weight, teacher) for teacher, weight in row.items() if teacher != learner)
-        foremost = others if len(affinity) <= MOST_LINES else others[-3:]
-        found += [(teacher, learner, weight) for weight, teacher in foremost]
+        largest = others if len(affinity) <= MOST_LINES else others[-3:]
+        found += [(teacher, learner, weight) for weight, teacher in largest]
     return sorted(found, key=lambda arrow: arrow[2])
 
 
@@ -108,14 +115,14 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     names = list(affinity)
-    angle = {name: pi / 2 - 2 * pi * place / len(names) for place, name in enumerate(names)}
-    at = {name: (cos(turn), sin(turn)) for name, turn in angle.items()}
+    angle = {name: pi / 2 - 2 * pi * number / len(names) for number, name in enumerate(names)}
+    point = {name: (cos(turn), sin(turn)) for name, turn in angle.items()}
     for teacher, learner, weight in _arrows(affinity):
         share = weight / heaviest if heaviest else 0.0
         axes.add_patch(
             FancyArrowPatch(
-                at[teacher],
-                at[learner],
+                point[teacher],
+                point[learner],
                 connectionstyle="arc3,rad=0.14",
                 arrowstyle="-|>",
                 mutation_scale=4 + 8 * share,
@@ -127,7 +134,7 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
             )
         )
     for name in names:
-        x, y = at[name]
+        x, y = point[name]
         axes.plot(x, y, "o", markersize=13, color="white", markeredgecolor="#333333")
         side = "left" if x > 0.2 else "right" if x < -0.2 else "center"
         height = "bottom" if y > 0.9 else "top" if y < -0.9 else "center"
@@ -138,56 +145,58 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
     axes.axis("off")
 
 
-def relation_course(kept: Affinities) -> "Figure":
-    """Each learner's shares over the rounds; of many clients, the first and the last shares as squares."""
+def shares_by_round(kept: Affinities) -> "Figure":
+    """Each learner's shares by round; with many clients, a heat map of the first and of the last."""
     names = list(kept[-1][1])
     if len(names) > MOST_LINES:
-        return _squares([kept[0], kept[-1]])
+        return _heat_maps([kept[0], kept[-1]])
     across = min(3, len(names))
     figure, all_axes = new_figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)
+    colors = {teacher: f"C{number}" for number, teacher in enumerate(names)}
     for axes, learner in zip(all_axes, names, strict=True):
-        for place, teacher in enumerate(names):
+        for teacher in names:
             if teacher != learner:
                 shares = [affinity[learner].get(teacher, 0.0) for _, affinity in kept]
-                axes.plot([number for number, _ in kept], shares, color=f"C{place}", linewidth=1.4)
+                axes.plot([number for number, _ in kept], shares, color=colors[teacher], linewidth=1.4)
         axes.set_title(f"{short(learner)} learns from", fontsize=8)
-    lines = [all_axes[0].plot([], [], color=f"C{place}", label=short(name))[0] for place, name in enumerate(names)]
+    lines = [all_axes[0].plot([], [], color=colors[name], label=short(name))[0] for name in names]
     figure.legend(handles=lines, loc="outside upper center", ncols=min(6, len(names)), fontsize=8)
     figure.supxlabel("round", fontsize=8)
     figure.supylabel("share", fontsize=8)
     return figure
 
 
-def _squares(shown: Affinities) -> "Figure":
+def _heat_maps(shown: Affinities) -> "Figure":
     names = list(shown[-1][1])
     figure, all_axes = new_figure((3.9 * len(shown) + 1, 4.2), len(shown))
     most = max(weight for _, affinity in shown for row in affinity.values() for weight in row.values())
     for axes, (number, affinity) in zip(all_axes, shown, strict=True):
         values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
-        squares = axes.imshow(values, cmap="Blues", vmin=0, vmax=most)
+        image = axes.imshow(values, cmap="Blues", vmin=0, vmax=most)
         axes.grid(False)
-        axes.set_xlabel("learned from", fontsize=8)
+        axes.set_xlabel("teacher", fontsize=8)
         axes.set_title(f"round {number}", fontsize=9)
         if len(names) <= 30:
             axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90, fontsize=7)
             axes.set_yticks(range(len(names)), [short(name) for name in names], fontsize=7)
     all_axes[0].set_ylabel("learner", fontsize=8)
-    figure.colorbar(squares, ax=all_axes, fraction=0.03, label="share")
+    figure.colorbar(image, ax=all_axes, fraction=0.03, label="share")
     return figure
 
 
-def gains(names: Sequence[str], single: Entry, entries: Sequence[Entry]) -> "Figure":
-    """What every client gains in test MRR over being alone, method by method."""
-    figure, axes = new_figure((max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1))), 3.4))
+def gains(names: Sequence[str], alone: Entry, entries: Sequence[Entry]) -> "Figure":
+    """The difference in test MRR of every client to training alone, method by method."""
+    inches = max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1)))
+    figure, axes = new_figure((inches, 3.4))
     width = 0.8 / len(entries)
-    for place, entry in enumerate(entries):
-        heights = [(entry.mean("mrr", client=name) or 0.0) - (single.mean("mrr", client=name) or 0.0) for name in names]
-        offsets = [x + (place - (len(entries) - 1) / 2) * width for x in range(len(names))]
-        axes.bar(offsets, heights, width, label=LABELS[entry.method], color=COLOURS[METHODS.index(entry.method)])
+    for at, entry in enumerate(entries):
+        heights = [(entry.mean("mrr", client=name) or 0.0) - (alone.mean("mrr", client=name) or 0.0) for name in names]
+        offsets = [x + (at - (len(entries) - 1) / 2) * width for x in range(len(names))]
+        axes.bar(offsets, heights, width, label=entry.method.label, color=entry.method.color)
     axes.axhline(0, color="#333333", linewidth=0.8)
     axes.grid(False, axis="x")
-    axes.set_ylabel("test MRR over Single")
-    crowded = sum(len(short(name)) + 2 for name in names) > 60
+    axes.set_ylabel(f"test MRR, difference to {alone.method.label}")
+    crowded = LETTER * max(len(short(name)) for name in names) > 0.8 * inches / len(names)
     axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90 if crowded else 0, fontsize=8)
     axes.legend(fontsize=8, ncols=min(3, len(entries)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure

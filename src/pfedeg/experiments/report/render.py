@@ -1,4 +1,4 @@
-"""A report as a file: a page that needs nothing else (html), text (md), numbers (csv) or a folder of pictures (png)."""
+"""The formats of a report: a self-contained web page, Markdown, numbers as CSV, a folder of PNG figures."""
 
 import base64
 import csv
@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pfedeg.errors import InputError
-from pfedeg.experiments.report.content import Cell, Picture, Row, Section, Table
-from pfedeg.experiments.report.results import METRICS, Results
+from pfedeg.experiments.report.document import Picture, Row, Section, Table, TableCell
+from pfedeg.experiments.report.published import METRICS
+from pfedeg.experiments.report.results import Results
 from pfedeg.files import create_folder, write_bytes
 from pfedeg.plots import draw
 from pfedeg.text import printable
 
 FORMATS = ("html", "md", "csv", "png")
-READABLE = 2 / 3  # of its width is the least at which the small print in a picture can be read
-SHORT = 15  # rows of a table that is printed on one page
+READABLE = 2 / 3  # the smallest scale at which small text in a figure can be read
+SHORT = 15  # rows of a table that is not split between printed pages
 STYLE = """
 :root { color-scheme: light; --line: #ddd; --faint: #767676; }
 * { box-sizing: border-box; }
@@ -58,10 +59,10 @@ summary { cursor: pointer; font-size: 1.25rem; font-weight: 600; margin: 2rem 0 
 SCRIPT = "addEventListener('beforeprint', () => document.querySelectorAll('details').forEach(d => d.open = true));"
 
 
-def page(title: str, subtitle: str, sections: Sequence[Section], tell: Callable[[str], None]) -> str:
-    """One HTML page with its style, its tables and its pictures."""
+def page(title: str, subtitle: str, sections: Sequence[Section], notify: Callable[[str], None]) -> str:
+    """One HTML page that contains its style and figures."""
     links = "".join(f'<a href="#{_slug(section.title)}">{_text(section.title)}</a> ' for section in sections)
-    body = "\n".join(_section(section, tell) for section in sections)
+    body = "\n".join(_section(section, notify) for section in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -71,11 +72,11 @@ def page(title: str, subtitle: str, sections: Sequence[Section], tell: Callable[
     )
 
 
-def _section(section: Section, tell: Callable[[str], None]) -> str:
+def _section(section: Section, notify: Callable[[str], None]) -> str:
     parts, pictures = list[str](), list[str]()
     for part in [*section.parts, None]:
         if isinstance(part, Picture):
-            tell(f"drawing {part.title}")
+            notify(f"drawing {part.title}")
             pictures.append(_figure(part))
             continue
         if pictures:
@@ -85,18 +86,18 @@ def _section(section: Section, tell: Callable[[str], None]) -> str:
             parts.append(_table(part))
     text = f"<p>{_text(section.text)}</p>\n" if section.text else ""
     name, slug, inner = _text(section.title), _slug(section.title), text + "\n".join(parts)
-    if section.folded:
+    if section.collapsed:
         return f'<details id="{slug}"><summary>{name}</summary>\n{inner}</details>'
     return f'<section id="{slug}"><h2>{name}</h2>\n{inner}</section>'
 
 
 def _table(table: Table) -> str:
-    def cell(tag: str, place: int, value: Cell | str) -> str:
-        item = value if isinstance(value, Cell) else Cell(value)
-        kinds = [item.kind, "word" if place < table.names else "", "long" if len(item.text) > 40 else ""]
+    def cell(tag: str, place: int, value: TableCell | str) -> str:
+        item = value if isinstance(value, TableCell) else TableCell(value)
+        kinds = [item.emphasis, "word" if place < table.text_columns else "", "long" if len(item.text) > 40 else ""]
         names = " ".join(filter(None, kinds))
         marks = f' class="{names}"' if names else ""
-        marks += f' title="{_text(item.hint)}"' if item.hint else ""
+        marks += f' title="{_text(item.tooltip)}"' if item.tooltip else ""
         return f"<{tag}{marks}>{_text(item.text)}</{tag}>"
 
     def row(tag: str, values: Row) -> str:
@@ -111,7 +112,7 @@ def _table(table: Table) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    drawing, width = draw(picture.make, "svg")
+    drawing, width = draw(picture.draw, "svg")
     source, title = base64.b64encode(drawing).decode(), _text(picture.title)
     least = f"min-width: {round(READABLE * width)}px"
     image = f'<img alt="{title}" width="{width}" style="{least}" src="data:image/svg+xml;base64,{source}">'
@@ -127,14 +128,14 @@ def _slug(text: str) -> str:
 
 
 def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    """The text and the tables."""
+    """Text and tables as Markdown."""
 
     def plain(text: str) -> str:
         return re.sub(r"([\\|*_`<\[\]])", r"\\\1", printable(text))
 
-    def cell(value: Cell | str) -> str:
-        item = value if isinstance(value, Cell) else Cell(value)
-        return f"**{plain(item.text)}**" if item.kind == "best" else plain(item.text)
+    def cell(value: TableCell | str) -> str:
+        item = value if isinstance(value, TableCell) else TableCell(value)
+        return f"**{plain(item.text)}**" if item.emphasis == "best" else plain(item.text)
 
     lines = [f"# {plain(title)}", "", plain(subtitle)]
     for section in sections:
@@ -146,7 +147,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
             lines += ["", f"### {plain(table.title)}"] if table.title else []
             lines += ["", "| " + " | ".join(plain(name) for name in table.columns) + " |"]
             lines.append(
-                "|" + "|".join("---" if at < table.names else "---:" for at in range(len(table.columns))) + "|"
+                "|" + "|".join("---" if at < table.text_columns else "---:" for at in range(len(table.columns))) + "|"
             )
             lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in table.rows]
             lines += ["", plain(table.note)] if table.note else []
@@ -154,7 +155,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def numbers(results: Results) -> str:
-    """A line for every run and client (and for all of them, weighted), with the paper's numbers beside."""
+    """A CSV line for every run and client, and for all clients of a run weighted, with published numbers."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     measured = [f"{split}_{name}" for split in ("valid", "test") for name in METRICS]
@@ -162,44 +163,45 @@ def numbers(results: Results) -> str:
     head += ["rounds", "best_round", "seconds", "test_triples"]
     writer.writerow([*head, *measured, *(f"paper_{name}" for name in METRICS)])
     for entry in results.entries:
-        reported = {} if entry.scale else results.reported(entry)
+        setup = entry.setup
+        published = {} if setup.scale else results.published_for(entry)
         for run, result in zip(entry.runs, entry.results, strict=True):
-            what = [*entry.place, entry.method, entry.variant, run.config.seed]
-            course = [result["rounds"], result["best_round"], result["seconds"]]
+            what = [setup.data, setup.model.identifier, setup.scale, entry.method.identifier, entry.variant, run.seed]
+            duration = [result["rounds"], result["best_round"], result["seconds"]]
             clients = result["test"]["clients"]
             for client in ("", *run.clients):
                 splits = [
                     result[split]["clients"][client] if client else result[split]["weighted"]
                     for split in ("valid", "test")
                 ]
-                many = clients[client]["triples"] if client else sum(each["triples"] for each in clients.values())
-                told = ["" if client else reported.get(name, "") for name in METRICS]
+                triples = clients[client]["triples"] if client else sum(each["triples"] for each in clients.values())
+                paper = ["" if client else published.get(name, "") for name in METRICS]
                 writer.writerow(
-                    [*what, client, *course, many, *(part[name] for part in splits for name in METRICS), *told]
+                    [*what, client, *duration, triples, *(part[name] for part in splits for name in METRICS), *paper]
                 )
     return file.getvalue()
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a place where pictures would get lost among other files."""
+    """Refuse a folder with other files, among which figures would be hard to find."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: not a folder; pictures are several files")
+        raise InputError(f"{out}: not a folder; --format png writes several files")
     if out.exists() and any(path.suffix != ".png" for path in out.iterdir()):
         raise InputError(
-            f"{out}: holds other files; give pictures a new folder, or a file for a page: --out report.html"
+            f"{out}: contains other files; choose a new folder for figures, or a file for a web page: --out report.html"
         )
 
 
-def pictures(out: Path, sections: Sequence[Section], tell: Callable[[str], None]) -> int:
-    """Every picture as a PNG file in a new folder, or in one that holds nothing but such pictures."""
+def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None]) -> int:
+    """Every figure as a PNG file in a new folder, or in one that contains only PNG files."""
     drawn = [part for section in sections for part in section.parts if isinstance(part, Picture)]
     if not drawn:
-        raise InputError(f"{out}: there is nothing to draw in these runs")
+        raise InputError(f"{out}: these runs give no figures")
 
     def fill(folder: Path) -> None:
         for part in drawn:
-            tell(f"drawing {part.title}")
-            write_bytes(folder / f"{_slug(part.name)}.png", draw(part.make, "png")[0])
+            notify(f"drawing {part.title}")
+            write_bytes(folder / f"{_slug(part.name)}.png", draw(part.draw, "png")[0])
 
     if out.exists():
         fill(out)

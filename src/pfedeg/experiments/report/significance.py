@@ -1,4 +1,4 @@
-"""Whether a difference between methods is more than luck of the test triples: a paired bootstrap over them."""
+"""Whether a difference between methods is more than chance: a paired bootstrap over the test triples."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
+from pfedeg.experiments.report.parts import missing_parts
 from pfedeg.experiments.report.results import Entry
+from pfedeg.training.saved_run import Run
 
-Ranks = Mapping[int, tuple[str, NDArray[np.float64]]]  # seed → which data, 1 / rank of every test triple
+Ranks = Mapping[int, tuple[str, NDArray[np.float64]]]  # seed → fingerprint of the data, 1 / rank of every test triple
 
-TIMES = 2000
-TOLERANCE = 1e-4  # between a result and what its tables give: another processor may break a tie of scores otherwise
+DRAWS = 2000
+TOLERANCE = 1e-4  # between a result and what its tables give: another processor may break a tie of scores differently
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far the MRR of `first` is above that of `second`, with a 95 % interval and a two-sided p-value."""
+    """The test MRR of `first` minus that of `second`, with a 95 % interval and a two-sided p-value."""
 
     first: Entry
     second: Entry
@@ -28,87 +30,100 @@ class Difference:
     p: float
 
     @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
+    def significant(self) -> bool:
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The differences between entries at a place, and why others are missing."""
+class PairedTests:
+    """The differences between the entries of a setup, and why some are missing."""
 
     differences: Sequence[Difference] = ()
     missing: Sequence[str] = field(default_factory=list)
 
 
-def differences(entries: Sequence[Entry], tell: Callable[[str], None] = lambda text: None) -> Findings:
-    """Every pair of entries at the same place, over the seeds that both have and whose tables are here."""
-    without = [
-        f"{entry.label}, seed {run.config.seed}" for entry in entries for run in entry.runs if not run.has_tables
-    ]
-    able = [entry for entry in entries if any(run.has_tables for run in entry.runs)]
+def paired_tests(entries: Sequence[Entry], notify: Callable[[str], None] = lambda text: None) -> PairedTests:
+    """Compare all pairs of entries of a setup, over the seeds that both have and whose tables are available."""
     if len(entries) < 2:
-        return Findings()
-    if not able:
-        return Findings(missing=["the directories of these runs have no tables in them, only the small files"])
-    missing = [f"no tables in the directories of {'; '.join(without)}"] if without else []
-    if len(able) < 2:
-        return Findings(missing=missing)
+        return PairedTests()
+    missing = _unavailable(entries)
+    available = [entry for entry in entries if any(_can_be_ranked(run) for run in entry.runs)]
+    if len(available) < 2:
+        return PairedTests(missing=missing)
     ranks = []
-    for entry in able:
-        tell(f"{entry.data}, {entry.model}, {entry.label}: ranks of the test triples")
+    for entry in available:
+        notify(f"{entry.data}, {entry.model.label}, {entry.label}: ranking the test triples")
         ranks.append(reciprocal_ranks(entry))
     groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for one, two in combinations(range(len(able)), 2):
+    for one, two in combinations(range(len(available)), 2):
         groups.setdefault(tuple(sorted(ranks[one].keys() & ranks[two].keys())), []).append((one, two))
-    missing += [f"no seed in common: {able[one].label} and {able[two].label}" for one, two in groups.pop((), [])]
+    missing += [f"no common seed: {available[one].label} and {available[two].label}" for one, two in groups.pop((), [])]
     found: list[Difference] = []
     for seeds, pairs in groups.items():
         rows = sorted({row for pair in pairs for row in pair})
-        values = np.stack([over_seeds(ranks[row], seeds) for row in rows])
-        wanted = [(able[one], able[two]) for one, two in pairs]
-        found += [each for each in compare([able[row] for row in rows], values) if (each.first, each.second) in wanted]
-    return Findings(found, missing)
+        values = np.stack([mean_over_seeds(ranks[row], seeds) for row in rows])
+        wanted = [(available[one], available[two]) for one, two in pairs]
+        tested = bootstrap([available[row] for row in rows], values)
+        found += [each for each in tested if (each.first, each.second) in wanted]
+    return PairedTests(found, missing)
 
 
-def compare(entries: Sequence[Entry], values: NDArray[np.float64], times: int = TIMES) -> Iterator[Difference]:
-    """Pairs of rows of `values` (entries, triples) by their means over triples drawn again and again."""
-    means, draws = values.mean(1), resampled_means(values, times)
+def _can_be_ranked(run: Run) -> bool:
+    return run.has_tables and "model" not in missing_parts(run)
+
+
+def _unavailable(entries: Sequence[Entry]) -> list[str]:
+    """Why some runs, or all, cannot be ranked again."""
+    runs = [(entry, run) for entry in entries for run in entry.runs]
+    if not any(run.has_tables for _, run in runs):
+        return ["these run folders contain no embedding tables"]
+    without = [f"{entry.label}, seed {run.seed}" for entry, run in runs if not run.has_tables]
+    unknown = [entry.label for entry, run in runs if run.has_tables and not _can_be_ranked(run)]
+    return [
+        *([f"no embedding tables in the run folders of {'; '.join(without)}"] if without else []),
+        *([f"the model of {'; '.join(dict.fromkeys(unknown))} is not installed here"] if unknown else []),
+    ]
+
+
+def bootstrap(entries: Sequence[Entry], values: NDArray[np.float64], draws: int = DRAWS) -> Iterator[Difference]:
+    """All pairs of rows of `values` (entries, triples), by their means over resampled triples."""
+    means, drawn = values.mean(1), resampled_means(values, draws)
     for i, j in combinations(range(len(entries)), 2):
-        drawn = draws[:, i] - draws[:, j]
-        low, high = np.quantile(drawn, (0.025, 0.975))
-        less, more = int((drawn <= 0).sum()), int((drawn >= 0).sum())
-        p = min(1.0, 2 * (min(less, more) + 1) / (times + 1))
+        difference = drawn[:, i] - drawn[:, j]
+        low, high = np.quantile(difference, (0.025, 0.975))
+        less, more = int((difference <= 0).sum()), int((difference >= 0).sum())
+        p = min(1.0, 2 * (min(less, more) + 1) / (draws + 1))
         yield Difference(entries[i], entries[j], float(means[i] - means[j]), float(low), float(high), p)
 
 
-def resampled_means(values: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """The means of every row over triples drawn with replacement, the same ones for all rows: (times, rows)."""
-    random, many = np.random.default_rng(0), values.shape[1]
-    means = np.empty((times, len(values)))
-    for draw in range(times):
-        counts = np.bincount(random.integers(0, many, many), minlength=many)
-        means[draw] = values @ counts / many
+def resampled_means(values: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
+    """The means of every row over triples drawn with replacement, the same triples for all rows: (draws, rows)."""
+    random, size = np.random.default_rng(0), values.shape[1]
+    means = np.empty((draws, len(values)))
+    for draw in range(draws):
+        counts = np.bincount(random.integers(0, size, size), minlength=size)
+        means[draw] = values @ counts / size
     return means
 
 
 def reciprocal_ranks(entry: Entry) -> Ranks:
-    """1 / rank of every test triple of every client, for every seed whose tables are here."""
+    """1 / rank of every test triple of every client, for every seed that can be ranked again."""
     found = {}
     for run, result in zip(entry.runs, entry.results, strict=True):
-        if not run.has_tables:
+        if not _can_be_ranked(run):
             continue
         ranks = run.ranks("test")
         values = 1 / np.concatenate([ranks[client] for client in sorted(ranks)])
-        told = result["test"]["weighted"]["mrr"]
-        if len(values) and abs(values.mean() - told) > TOLERANCE:
-            raise InputError(f"{run.path}: result.json says test MRR {told:.4f}, its tables give {values.mean():.4f}")
-        found[run.config.seed] = str(run.provenance.get("data_fingerprint")), values
+        saved = result["test"]["weighted"]["mrr"]
+        if len(values) and abs(values.mean() - saved) > TOLERANCE:
+            raise InputError(f"{run.path}: result.json has test MRR {saved:.4f}, its tables give {values.mean():.4f}")
+        found[run.seed] = str(run.provenance.get("data_fingerprint")), values
     return found
 
 
-def over_seeds(ranks: Ranks, seeds: Sequence[int]) -> NDArray[np.float64]:
-    """The mean over seeds for every test triple; where data are split by the seed, there are other ones for each."""
+def mean_over_seeds(ranks: Ranks, seeds: Sequence[int]) -> NDArray[np.float64]:
+    """The mean over seeds for every test triple; seeds with different test triples are put one after the other."""
     found: dict[str, list[NDArray[np.float64]]] = {}
     for seed in seeds:
         data, values = ranks[seed]

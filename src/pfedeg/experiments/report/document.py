@@ -1,0 +1,50 @@
+"""What a report consists of, whatever format it is written in: sections with text, tables and figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """The text of a table cell, its emphasis (best, faint), and a tooltip."""
+
+    text: str
+    emphasis: str = ""
+    tooltip: str = ""
+
+
+Row = Sequence[TableCell | str]
+
+
+@dataclass
+class Table:
+    """Rows under columns; the first `text_columns` columns hold text, the others numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    text_columns: int = 1
+    note: str = ""
+
+
+@dataclass
+class Picture:
+    """A figure that is drawn when it is needed; `name` becomes its file name."""
+
+    name: str
+    title: str
+    draw: Callable[[], "Figure"]
+
+
+@dataclass
+class Section:
+    """A part of the report; a collapsed one is opened by a click."""
+
+    title: str
+    text: str = ""
+    parts: list[Table | Picture] = field(default_factory=list)
+    collapsed: bool = False

@@ -1,0 +1,104 @@
+"""The methods and models of runs as a report shows them, also where a plug-in is not installed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pfedeg.errors import InputError
+from pfedeg.methods.base import Method
+from pfedeg.methods.registry import METHODS
+from pfedeg.models.registry import MODELS
+from pfedeg.training.config import REGISTRIES
+from pfedeg.training.saved_run import Run
+
+COLORS = (
+    "#9467bd",
+    "#8c564b",
+    "#17becf",
+    "#bcbd22",
+    "#e377c2",
+    "#2ca02c",
+)  # of methods that have none, or one that is taken
+
+
+@dataclass(frozen=True)
+class ShownMethod:
+    """A method in tables and figures."""
+
+    identifier: str
+    label: str
+    role: str = "other"
+    trains: str = "federated"
+    color: str = ""
+
+    @property
+    def pools_data(self) -> bool:
+        """Whether it breaks the rule that data stay with the clients: it never counts as the best."""
+        return self.trains == "pooled"
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """A key to sort by: built-in methods in the order of the registry, then the others by name."""
+        return METHODS.position(self.identifier)
+
+
+@dataclass(frozen=True)
+class ShownModel:
+    """A model in tables and figures."""
+
+    identifier: str
+    label: str
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """A key to sort by, as for methods."""
+        return MODELS.position(self.identifier)
+
+
+def load(part: str, identifier: str) -> Any | None:
+    """A method, model, objective or optimiser; None if it cannot be loaded here."""
+    try:
+        return REGISTRIES[part].get(identifier)
+    except InputError:
+        return None
+
+
+def missing_parts(run: Run) -> dict[str, str]:
+    """The parts of a run that cannot be loaded here, and their identifiers."""
+    saved = {part: str(run.settings[part]) for part in REGISTRIES if part in run.settings}
+    return {part: identifier for part, identifier in saved.items() if load(part, identifier) is None}
+
+
+def method_of(run: Run) -> ShownMethod:
+    """The method of a run."""
+    if run.own_strategy:
+        return ShownMethod(run.own_strategy, run.own_strategy)
+    method = load("method", run.method)
+    return shown(run.method, method) if method else ShownMethod(run.method, run.label("method"))
+
+
+def shown(identifier: str, method: Method) -> ShownMethod:
+    """A method of the registry."""
+    return ShownMethod(identifier, method.label, method.role, method.trains, method.color)
+
+
+def model_of(run: Run) -> ShownModel:
+    """The model of a run."""
+    return model_named(run.model, run.label("model"))
+
+
+def model_named(identifier: str, label: str = "") -> ShownModel:
+    """A model by its identifier."""
+    model = load("model", identifier)
+    return ShownModel(identifier, model.label if model else label or identifier)
+
+
+def with_colors(methods: Iterable[ShownMethod]) -> Mapping[str, ShownMethod]:
+    """Methods by identifier, each with a colour of its own as far as there are enough."""
+    found: dict[str, ShownMethod] = {}
+    free = list(COLORS)
+    for method in sorted(set(methods), key=lambda method: method.position):
+        taken = {other.color for other in found.values()}
+        color = method.color if method.color and method.color not in taken else free.pop(0) if free else COLORS[-1]
+        found[method.identifier] = replace(method, color=color)
+    return found

@@ -1,0 +1,108 @@
+"""Finding the runs below a folder, and checking that their files hold what a report needs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pfedeg.errors import InputError
+from pfedeg.experiments.report.parts import missing_parts
+from pfedeg.experiments.report.published import METRICS
+from pfedeg.text import plural
+from pfedeg.training.saved_run import Run
+
+UNNAMED = "unnamed data"  # of a run from Python whose data had no name
+
+
+def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
+    """The runs below a folder, finished or not, and what is wrong with those that cannot be used."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
+    paths = sorted(path.parent for path in folder.rglob("config.json") if (path.parent / "provenance.json").exists())
+    runs, damaged = [], []
+    for path in paths:
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            try:
+                runs.append(_checked(path))
+            except InputError as error:
+                damaged.append(str(error))
+            except OSError as error:
+                damaged.append(f"{path}: cannot be read: {error.strerror}")
+    return runs, damaged
+
+
+def why_empty(runs: Sequence[Run], damaged: Sequence[str]) -> str:
+    """Why there is nothing to report on."""
+    if damaged:
+        return f"no run can be used; {damaged[0]}"
+    return "no run is finished" if runs else "there are no runs; `pfedeg train` and `pfedeg experiment` make some"
+
+
+def describe_missing(runs: Sequence[Run]) -> list[str]:
+    """A line for each plug-in that runs use and that is not installed here."""
+    users: defaultdict[str, int] = defaultdict(int)
+    for run in runs:
+        for part, identifier in missing_parts(run).items():
+            users[f"{part} {identifier} ({run.label(part)})"] += 1  # type: ignore[arg-type]
+    return [f"{name} is not installed here; {plural(number, 'run')} shown as saved" for name, number in users.items()]
+
+
+def data_names(runs: Sequence[Run]) -> dict[Path, str]:
+    """The name of each run's data: that of their file; different data of the same name are told apart.
+
+    With another seed the fingerprint may differ, since data that come without splits are split by the seed.
+    """
+    found = {run.path: (_data_name(run), str(run.provenance.get("data_fingerprint", ""))) for run in runs}
+    versions: defaultdict[tuple[str, int | None], set[Any]] = defaultdict(set)
+    for run in runs:
+        name, fingerprint = found[run.path]
+        versions[name, run.seed].add(fingerprint)
+        versions[name, None].add(run.clients)
+    several = {name for (name, _), different in versions.items() if len(different) > 1}
+    return {path: f"{name} ({print[:6]})" if name in several else name for path, (name, print) in found.items()}
+
+
+def _data_name(run: Run) -> str:
+    source = Path(str(run.provenance.get("data") or UNNAMED))
+    return source.stem if source.suffix == ".parquet" else source.name
+
+
+def _checked(path: Path) -> Run:
+    """A run whose files hold what a report needs."""
+    run, file = Run(path), "config.json"
+    if not missing_parts(run):
+        run.config.as_dict()  # an error names a setting that is out of range
+    try:
+        file = "history.jsonl"
+        for line in run.history:
+            _check_line(line)
+        file = "result.json"
+        if (result := run.result) is not None:
+            _check_numbers(result[name] for name in ("rounds", "best_round", "seconds"))
+            for split in ("valid", "test"):
+                clients = [result[split]["clients"][client] for client in run.clients]
+                _check_numbers(metrics["triples"] for metrics in clients)
+                for metrics in (result[split]["weighted"], *clients):
+                    _check_numbers(metrics[name] for name in METRICS if metrics[name] is not None)
+    except KeyError as error:
+        raise InputError(f"{path / file}: damaged (no {error})") from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{path / file}: damaged ({error})") from None
+    return run
+
+
+def _check_line(line: Mapping[str, Any]) -> None:
+    """Round, validation MRR and relation graph, where a line has them."""
+    mrr, rows = line.get("valid", {}).get("weighted", {}).get("mrr"), line.get("affinity") or {}
+    _check_numbers([line["round"], *([] if mrr is None else [mrr])])
+    for row in rows.values():
+        _check_numbers(row.values())
+        if not row.keys() <= rows.keys():
+            raise ValueError("affinity to an unknown client")
+
+
+def _check_numbers(values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise ValueError(f"{value!r} is not a number")

@@ -1,0 +1,33 @@
+"""The sections of a report, a module for each, in the order in which they appear."""
+
+from collections.abc import Mapping
+
+from pfedeg.experiments.report.document import Section
+from pfedeg.experiments.report.results import Results, Setup
+from pfedeg.experiments.report.sections import (
+    client_gains,
+    comparison,
+    convergence,
+    overview,
+    provenance,
+    relation_graph,
+    settings_compared,
+    settings_used,
+)
+from pfedeg.experiments.report.significance import PairedTests
+
+ORDER = (
+    overview,
+    comparison,
+    convergence,
+    relation_graph,
+    client_gains,
+    settings_compared,
+    settings_used,
+    provenance,
+)
+
+
+def build_sections(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:
+    """All sections that have something to show."""
+    return [section for module in ORDER for section in module.build(results, tests) if section.parts]
