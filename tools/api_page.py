@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -113,7 +113,7 @@ def _describe(name: str, value: Any) -> str:
         parts.insert(0, _code(_signature(init, name=name)))
         parts.append(_prose(inspect.getdoc(value.__init__) or ""))
     if fields := list(_fields(value)):
-        parts.append("| field | type | default | meaning |\n|---|---|---|---|\n" + "".join(fields) + "\n")
+        parts.append(_table(("field", "type", "default", "meaning"), fields))
     for own in _methods(value):
         is_property = any("property" in ast.unparse(each) for each in own.decorator_list)
         shown = f"`{own.name}`: `{ast.unparse(own.returns) if own.returns else 'Any'}`"
@@ -131,7 +131,14 @@ def _registry(value: Registry[Any]) -> str:
     return text + "| name | label | summary |\n|---|---|---|\n" + "".join(rows)
 
 
-def _fields(kind: type) -> Iterator[str]:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without the columns that are empty."""
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    lines = [[columns[i] for i in kept], ["---"] * len(kept), *([row[i] for i in kept] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
     """Rows of a table: the annotated names in the class's body, and public attributes that __init__ annotates."""
     for base in _bases(kind):
         source = textwrap.dedent(inspect.getsource(base))
@@ -147,7 +154,7 @@ def _fields(kind: type) -> Iterator[str]:
             if isinstance(node.value, ast.Call):
                 default, comment = _from_call(node.value, comment)
             shown = f"`{default}`" if default else ""
-            yield f"| `{target}` | `{_cell(ast.unparse(node.annotation))}` | {shown} | {_cell(comment)} |\n"
+            yield f"`{target}`", f"`{_cell(ast.unparse(node.annotation))}`", shown, _cell(comment)
 
 
 def _from_call(call: ast.Call, comment: str) -> tuple[str, str]:

@@ -7,19 +7,15 @@ defined now.
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
 
 from api_page import api_page, undocumented
 
-from pfedeg.registry import Registry
 from pfedeg.settings import Value
-from pfedeg.training import config
-from pfedeg.training.config import PART_HELP, PRESETS, USUAL, Setting, all_settings
+from pfedeg.training.config import PART_HELP, PRESETS, REGISTRIES, USUAL, Setting, all_settings
 
 ROOT = Path(__file__).resolve().parent.parent
-REGISTRIES = cast(Mapping[str, Registry[Any]], config.REGISTRIES)
 LINK = re.compile(r"\[`(?P<name>[\w.]+)` (?P<short>[\w/.]+):\d+\]\((?P<path>[\w/.]+\.py)#L\d+\)")
 TITLES = {"method": "Methods", "model": "Models", "objective": "Objectives", "optimizer": "Optimisers"}
 COLUMNS = ["| setting | values | default | meaning | used by |", "|---|---|---|---|---|"]
