@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from pfedeg.engine.lowlevel.compile import STOP, inline, jit, jit_reordered, kernel, take
+from pfedeg.engine.lowlevel.compile import STOP, jit, jit_reordered, kernel, take
 
 IDS = 64  # that a thread takes at a time
 
@@ -40,11 +40,11 @@ def similarities(thread, threads, sync, owners, uploads, width, scale, inverses,
         for k in range(first, last):
             begin, end = owners.start[k], owners.start[k + 1]
             for a in range(begin, end):
-                row = _row(uploads, owners, a, width)
+                row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 square = _dot(row, row)  # the cosine with a row that is zero or infinite is 0
                 inverses[thread, a - begin] = 1.0 / math.sqrt(square) if 0.0 < square < np.inf else 0.0
                 for b in range(begin, a):
-                    cosine = _dot(row, _row(uploads, owners, b, width))
+                    cosine = _dot(row, _row_at(uploads[owners.client[b]], owners.row[b], width))
                     cosine *= inverses[thread, a - begin] * inverses[thread, b - begin]
                     entry = len(uploads) * owners.client[b] + owners.client[a]
                     tables[thread, entry] += np.int64(math.exp(cosine) * scale + 0.5)
@@ -62,10 +62,17 @@ def mix(thread, threads, sync, owners, uploads, width, results, weights, p):
                 i = owners.client[a]
                 if results[i] == 0:
                     continue
-                own, new, total = _row(uploads, owners, a, width), _row(results, owners, a, width), 0.0
+                own, new, total = (
+                    _row_at(uploads[owners.client[a]], owners.row[a], width),
+                    _row_at(results[owners.client[a]], owners.row[a], width),
+                    0.0,
+                )
                 new[:] = np.float32(0.0)
                 for b in range(owners.start[k], owners.start[k + 1]):
-                    weight, other = weights[i, owners.client[b]], _row(uploads, owners, b, width)
+                    weight, other = (
+                        weights[i, owners.client[b]],
+                        _row_at(uploads[owners.client[b]], owners.row[b], width),
+                    )
                     total += weight
                     for w in range(width):
                         new[w] += np.float32(weight) * (other[w] - own[w])
@@ -86,12 +93,12 @@ def mean(thread, threads, sync, owners, uploads, width, results, totals):
             begin, end = owners.start[k], owners.start[k + 1]
             total[:] = 0.0
             for a in range(begin, end):
-                row = _row(uploads, owners, a, width)
+                row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 for w in range(width):
                     total[w] += row[w]
             for a in range(begin, end):
                 if results[owners.client[a]] != 0:
-                    new = _row(results, owners, a, width)
+                    new = _row_at(results[owners.client[a]], owners.row[a], width)
                     for w in range(width):
                         new[w] = total[w] / (end - begin)
 
@@ -111,22 +118,16 @@ def _dot(a, b):
     return total
 
 
-@inline
-def _row(addresses, owners, place, width):
-    """The row of an id at one of its owners."""
-    offset = np.uintp(owners.row[place]) * np.uintp(width) * np.uintp(4)
-    return _array_at(addresses[owners.client[place]] + offset, width)
-
-
 @intrinsic
-def _array_at(typing, address, width):
-    """The float32 numbers at an address, as an array that is not reference-counted (numba's `carray` would be)."""
+def _row_at(typing, address, number, width):
+    """A row of the client whose first row is at an address; not reference-counted, as numba's `carray` would be."""
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.return_type)(context, builder)
-        data = builder.inttoptr(arguments[0], array.data.type)
+        first, number, width = arguments
+        start = builder.gep(builder.inttoptr(first, array.data.type), [builder.mul(number, width)])
         step = context.get_constant(types.intp, 4)
-        populate_array(array, data, [arguments[1]], [step], step, None)
+        populate_array(array, start, [width], [step], step, None)
         return array._getvalue()
 
-    return types.Array(types.float32, 1, "C")(types.uintp, types.intp), generate
+    return types.Array(types.float32, 1, "C")(types.uintp, types.intp, types.intp), generate
