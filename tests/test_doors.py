@@ -168,11 +168,15 @@ def test_experiment(part: Part, data: Path, tmp_path: Path) -> None:
 
 
 def test_network_gives_the_same_tables(part: Part, run: Path, synthetic: Federation, tmp_path: Path) -> None:
-    agents = make_agents(synthetic, tmp_path / "clients", allowed=[part.identifier])
+    home = tmp_path / "clients"
+    agents = make_agents(synthetic, home, allowed=[part.identifier])
     coordinate(Network(agents), pfedeg.Config(**part.settings), tmp_path / "server").run()
     alone = pfedeg.Training(synthetic, pfedeg.Config(**part.settings), secret=SECRET).run()
     found = json.loads((tmp_path / "server" / "result.json").read_text())
     assert found["test"] == (alone.result or {})["test"]
+    for client, tables in alone.tables.items():
+        (folder,) = (home / client).iterdir()
+        np.testing.assert_array_equal(RunFolder.open(folder).tables(client).entity, tables.entity)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("own_*.py")), ids=lambda path: path.stem)

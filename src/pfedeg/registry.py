@@ -5,10 +5,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedeg.errors import InputError
 from pfedeg.text import suggest
+
+HINT = "; install it, put its folder on PYTHONPATH, or run the command in its folder"
 
 
 class Named(Protocol):
@@ -80,7 +83,7 @@ class Registry(Generic[T]):
         for module in list(sys.modules.values()):
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
                 if value is thing:
-                    identifier = f"{module.__name__}:{attribute}"
+                    identifier = f"{_importable_name(module)}:{attribute}"
                     self._loaded[identifier] = thing
                     return identifier
         text = f"{self.kind} {thing.name!r}: assign it to a name at the top level of a module"
@@ -100,13 +103,20 @@ class Registry(Generic[T]):
         try:
             module = _import(name)
         except Exception as error:  # whatever a user's module raises
-            raise InputError(f"{self.kind} {path!r}: cannot import {name}: {error}") from None
+            hint = "" if name in sys.modules or not isinstance(error, ModuleNotFoundError) else HINT
+            raise InputError(f"{self.kind} {path!r}: cannot import {name}: {error}{hint}") from None
         found = getattr(module, attribute, None)
         if not isinstance(found, self._of):
             known = [key for key, value in vars(module).items() if isinstance(value, self._of)]
             hint = suggest(attribute, known) if known else f"; it defines no {self._of.__name__}"
             raise InputError(f"{self.kind} {path!r}: {name} has no {self._of.__name__} called {attribute!r}{hint}")
         return found
+
+
+def _importable_name(module: Any) -> str:
+    """The name by which another process imports a module: that of its file, if it is the main program."""
+    file = getattr(module, "__file__", None)
+    return Path(file).stem if module.__name__ == "__main__" and file else str(module.__name__)
 
 
 def _import(name: str) -> Any:

@@ -398,6 +398,36 @@ def test_an_interrupt_within_a_round_leaves_a_whole_one(
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
+def test_a_run_of_the_first_schema_can_be_resumed(synthetic: Federation, tmp_path: Path) -> None:
+    config = tiny("pfedeg-plus", moments="keep")
+    start(synthetic, config, out=tmp_path / "whole").run()
+    for done in start(synthetic, config, out=tmp_path / "old"):
+        if done.number == 3:
+            break
+    settings = json.loads((tmp_path / "old" / "config.json").read_text())
+    for name in ("schema", "objective", "optimizer"):  # as the first version wrote it
+        del settings[name]
+    (tmp_path / "old" / "config.json").write_text(json.dumps(settings | {"mu": None, "tau": None}))
+    arrays, metadata = run_folder.read_arrays(tmp_path / "old" / CHECKPOINT)
+    about = json.loads(metadata["about"])
+    del about["loss"]
+    arrays = {name.replace("/optimizer/", "/moments/"): array for name, array in arrays.items()}
+    run_folder.write_arrays(tmp_path / "old" / CHECKPOINT, arrays, {"about": json.dumps(about)})
+    resumed = start(synthetic, config, out=tmp_path / "old", resume=True)
+    assert resumed.rounds_done == 3
+    resumed.run()
+    whole, old = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "old"))
+    assert without_seconds(whole) == without_seconds(old)
+
+
+def test_a_run_of_a_newer_schema_is_refused(synthetic: Federation, tmp_path: Path) -> None:
+    start(synthetic, out=tmp_path / "run").run()
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps(settings | {"schema": SCHEMA + 1}))
+    with pytest.raises(InputError, match=r"config\.json: written by a newer version of pfedeg \(schema 3"):
+        RunFolder.open(tmp_path / "run").config()
+
+
 def test_history_that_is_ahead_of_the_checkpoint_or_cut_off_is_mended(
     synthetic: Federation, uninterrupted: Path, tmp_path: Path
 ) -> None:

@@ -146,8 +146,8 @@ def _reasons(run: "Run", client: str) -> Give:
 
     def give(head: str, relation: str, tail: str) -> dict[str, str]:
         told = explainer.explain(head, relation, tail)
-        near = [(tuple(graph.shown(name) for name in each[:3]), each.likeness) for each in told.neighbours]
-        because = "; ".join(f"({', '.join(names)}) {likeness:.2f}" for names, likeness in near)
+        near = [(tuple(graph.shown(name) for name in each[:3]), each.similarity) for each in told.neighbours]
+        because = "; ".join(f"({', '.join(names)}) {similarity:.2f}" for names, similarity in near)
         shares = {
             graph.shown(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
             for name, found in told.taught.items()

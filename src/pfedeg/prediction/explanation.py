@@ -1,4 +1,4 @@
-"""Why an answer: the known triples that are most like it, and whose knowledge moved the entities in it."""
+"""Explains an answer: the most similar known triples, and each other client's share in its entities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from pfedeg.training.saved_run import Run
 
 
 class Neighbour(NamedTuple):
-    """A triple of the client's train split, and how like the answer it is: the mean cosine of heads and of tails."""
+    """A training triple of the client, and its similarity: the mean cosine of the heads and of the tails."""
 
     head: str
     relation: str
     tail: str
-    likeness: float
+    similarity: float
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What speaks for an answer."""
+    """The reasons for an answer."""
 
     neighbours: tuple[Neighbour, ...]
     taught: Mapping[str, Mapping[ClientId, float]]  # entity → client → its share in what this client was sent
@@ -34,40 +34,40 @@ class Explainer:
     """Explains answers of one client of a run."""
 
     def __init__(self, run: Run, client: ClientId) -> None:
-        """Looks at tables and graphs; nothing is trained."""
-        self._run, self._client = run, run.named(client)
+        """For a finished run; nothing is trained."""
+        self._run, self._client, self._strategy = run, run.named(client), run.config.build_strategy()
         self._graph = run.graph(self._client)
         table = run.tables(self._client).entity
         self._directions: Mat = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
-        self._of_relation = cache(self._find)
+        self._triples_of = cache(self._find_triples)
 
     def explain(self, head: str, relation: str, tail: str, k: int = 3) -> Explanation:
-        """A triple, whether it is known or not; itself is not among its neighbours."""
+        """Explain a triple, known or not, by its k nearest neighbours; it is not one of them."""
         graph = self._graph
         ids = graph.entity_ids[head], graph.relation_ids[relation], graph.entity_ids[tail]
-        triples = self._of_relation(ids[1])
+        triples = self._triples_of(ids[1])
         heads, tails = self._directions[triples[:, 0]], self._directions[triples[:, 2]]
-        likeness = (heads @ self._directions[ids[0]] + tails @ self._directions[ids[2]]) / 2
-        order = np.argsort(-likeness, kind="stable").tolist()
+        similarity = (heads @ self._directions[ids[0]] + tails @ self._directions[ids[2]]) / 2
+        order = np.argsort(-similarity, kind="stable").tolist()
         others = [at for at in order if triples[at].tolist() != list(ids)][:k]
         neighbours = tuple(
-            Neighbour(graph.entities[triples[at, 0]], relation, graph.entities[triples[at, 2]], float(likeness[at]))
+            Neighbour(graph.entities[triples[at, 0]], relation, graph.entities[triples[at, 2]], float(similarity[at]))
             for at in others
         )
         return Explanation(neighbours, {name: self.taught(name) for name in dict.fromkeys((head, tail))})
 
-    def _find(self, relation: int) -> Ids:
+    def _find_triples(self, relation: int) -> Ids:
         found: Ids = self._graph.train[self._graph.train[:, 1] == relation]
         return found
 
     def taught(self, entity: str) -> dict[ClientId, float]:
-        """The shares of other clients in what this client was sent of an entity, as the run's strategy tells them.
+        """Each other client's share in what this client was sent of an entity, from the run's own strategy.
 
-        Empty for an entity that is this client's alone, and for methods that cannot say.
+        Empty if no other client has the entity, and for methods without shares.
         """
         run = self._run
         owners = [name for name in run.clients if entity in run.graph(name).entity_ids]
         if len(owners) < 2:
             return {}
         weights = (run.affinity() or {}).get(self._client, {})
-        return run.config.build_strategy().shares(self._client, owners, weights) or {}
+        return self._strategy.shares(self._client, owners, weights) or {}

@@ -136,7 +136,11 @@ class RunFolder:
         if not (self.path / CHECKPOINT).exists():
             return None
         arrays, metadata = read_arrays(self.path / CHECKPOINT)
-        return arrays, json.loads(metadata["about"])
+        about = json.loads(metadata["about"])
+        if "trained" in about and "loss" not in about:  # written with schema 1
+            about["loss"] = [0.0] * len(about["trained"])
+            arrays = {name.replace("/moments/", "/optimizer/"): array for name, array in arrays.items()}
+        return arrays, about
 
     def finish(
         self,
