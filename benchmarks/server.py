@@ -183,7 +183,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         for name, work in {
             "star": lambda: reference.mix(shared, latest, weights, 0.5, shared.clients),
             "plus": lambda: (
-                reference.likenesses(shared, latest),
+                reference.similarities(shared, latest),
                 reference.mix(shared, latest, weights, 0.5, shared.clients),
             ),
             "fede": lambda: reference.mean(shared, latest, shared.clients),

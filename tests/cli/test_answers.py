@@ -249,10 +249,10 @@ def test_neighbours_are_the_known_triples_most_like_an_answer(run: Path) -> None
     head, relation, tail = graph.named("train")[0]
     told = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
     others = [triple for triple in graph.named("train") if triple[1] == relation and triple != (head, relation, tail)]
-    likeness = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
-    wanted = sorted(others, key=lambda each: -likeness[each])[:2]
+    similarity = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
+    wanted = sorted(others, key=lambda each: -similarity[each])[:2]
     assert [each[:3] for each in told] == wanted
-    assert [each.likeness for each in told] == pytest.approx([likeness[each] for each in wanted], rel=1e-5)
+    assert [each.similarity for each in told] == pytest.approx([similarity[each] for each in wanted], rel=1e-5)
 
 
 def test_explanations_stand_beside_the_answers(run: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def every(f, threads):
     }
     result = {
         "overlaps": affinity.overlaps(f.shared, threads),
-        "likenesses": affinity.likenesses(f.shared, f.latest, threads),
+        "similarities": affinity.similarities(f.shared, f.latest, threads),
     }
     return result | {f"{kind} {client}": part.values for kind, by in rows.items() for client, part in by.items()}
 
@@ -68,8 +68,8 @@ def every(f, threads):
 @given(f=federations)
 def test_weights_are_those_of_the_reference(f):
     np.testing.assert_array_equal(affinity.overlaps(f.shared, 1), reference.overlaps(f.shared))
-    expected = reference.likenesses(f.shared, f.latest)
-    np.testing.assert_allclose(affinity.likenesses(f.shared, f.latest, 1), expected, rtol=2e-14, atol=0)
+    expected = reference.similarities(f.shared, f.latest)
+    np.testing.assert_allclose(affinity.similarities(f.shared, f.latest, 1), expected, rtol=2e-14, atol=0)
 
 
 @many
@@ -112,11 +112,11 @@ def test_equal_rows_stay_as_they_are(f, rows):
 
 def test_few_tables_for_many_clients(monkeypatch):
     f = federation(2, 12, 100, 0.5, 8, 0)
-    expected = affinity.overlaps(f.shared, 3), affinity.likenesses(f.shared, f.latest, 3)
+    expected = affinity.overlaps(f.shared, 3), affinity.similarities(f.shared, f.latest, 3)
     monkeypatch.setattr(affinity, "TABLES", 1)
     assert len(affinity._tables(12, 3)) == 1
     np.testing.assert_array_equal(affinity.overlaps(f.shared, 3), expected[0])
-    np.testing.assert_array_equal(affinity.likenesses(f.shared, f.latest, 3), expected[1])
+    np.testing.assert_array_equal(affinity.similarities(f.shared, f.latest, 3), expected[1])
 
 
 def test_sums_of_many_ids_do_not_overflow():
@@ -124,7 +124,7 @@ def test_sums_of_many_ids_do_not_overflow():
     ids = np.arange(300_000, dtype=np.int32)
     shared = Shared({"a": ids, "b": ids})
     rows = Rows(ids, np.ones((len(ids), 1), np.float32))
-    found = affinity.likenesses(shared, {"a": rows, "b": rows}, 1)
+    found = affinity.similarities(shared, {"a": rows, "b": rows}, 1)
     np.testing.assert_allclose(found, len(ids) * np.e * (1 - np.eye(2)), rtol=1e-11)
 
 

@@ -139,7 +139,7 @@ Give = Callable[[str, str, str], dict[str, str]]
 
 
 def _reasons(run: "Run", client: str) -> Give:
-    """Explanations as texts: known triples with their likeness, and shares of other clients for either entity."""
+    """Explanations as texts: known triples with their similarity, and shares of other clients for either entity."""
     from pfedeg.prediction.explanation import Explainer
 
     explainer, graph = Explainer(run, client), run.graph(run.named(client))

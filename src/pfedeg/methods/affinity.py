@@ -33,7 +33,7 @@ def distance_weights(
     threads: int | None = None,
 ) -> Weights:
     """PFedEG+: Ŵ_ij = Σ over shared k of exp(cos(E_i[k], E_j[k])) (i ≠ j), Ŵ_ii = e⁻¹; rows normalised."""
-    weights = likenesses(shared, latest, threads)
+    weights = similarities(shared, latest, threads)
     if reduce == "mean":
         weights /= np.maximum(overlaps(shared, threads), 1)
     np.fill_diagonal(weights, np.exp(-1))
@@ -50,7 +50,7 @@ def overlaps(shared: Shared, threads: int | None = None) -> Weights:
     return _symmetric(tables, clients, 1.0)
 
 
-def likenesses(shared: Shared, latest: Mapping[ClientId, Rows], threads: int | None = None) -> Weights:
+def similarities(shared: Shared, latest: Mapping[ClientId, Rows], threads: int | None = None) -> Weights:
     """Σ over shared ids k of exp(cos(E_i[k], E_j[k])) for i ≠ j; 0 for i = j. The cosine with a zero row is 0."""
     from pfedeg.methods import mixing_compiled
 

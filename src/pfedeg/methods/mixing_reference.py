@@ -17,7 +17,7 @@ def overlaps(shared: Shared) -> Weights:
     return result
 
 
-def likenesses(shared: Shared, latest: Mapping[ClientId, Rows]) -> Weights:
+def similarities(shared: Shared, latest: Mapping[ClientId, Rows]) -> Weights:
     """Σ over shared ids k of exp(cos(E_i[k], E_j[k])) for i ≠ j; 0 for i = j. The cosine with a zero row is 0."""
     result = np.zeros((len(shared.clients), len(shared.clients)))
     values = [latest[client].values for client in shared.clients]
