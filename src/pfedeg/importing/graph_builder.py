@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
-from pfedeg.graphs.knowledge_graph import normal, sorted_unique
-from pfedeg.graphs.triples import Ids, in_order
+from pfedeg.graphs.triples import Ids, normal, sort_names, sorted_unique
 from pfedeg.importing.numeric_buckets import XSD, Kind, cut, number_of
 from pfedeg.importing.sources import Source
 
@@ -193,8 +192,8 @@ class Gathered:
         heard = len(self.entities.names)
         triples = np.concatenate([triples, self._bucketed(triples)])
         blanks = self._blank_names()
-        entities, place = in_order(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
-        relations, kind = in_order(self.relations.names, triples[:, 1], str)
+        entities, place = sort_names(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
+        relations, kind = sort_names(self.relations.names, triples[:, 1], str)
         ids = np.stack([place[triples[:, 0]], kind[triples[:, 1]], place[triples[:, 2]]], 1)
         distinct = sorted_unique(ids, len(entities), len(relations))
         isolated = sum(self.entities.names[e] not in self.relations for e in np.flatnonzero(place[:heard] < 0).tolist())

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pfedeg.files import check_free, create_folder, write_json, writing
-from pfedeg.graphs.knowledge_graph import normal, write_labels
-from pfedeg.graphs.triples import Triples, write_parquet
+from pfedeg.graphs.triple_files import write_labels, write_parquet
+from pfedeg.graphs.triples import Triples, normal
 from pfedeg.importing.graph_builder import Gathered, Graph
 
 MOST_SHOWN = 5
