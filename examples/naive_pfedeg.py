@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import pfedeg
 from pfedeg import randomness
-from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.graphs.splitting import split_graph
 from pfedeg.training.evaluation import weighted
 
 Table = NDArray[np.float64]

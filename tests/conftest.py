@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.graphs.splitting import split_graph
 from pfedeg.graphs.triples import Named
 
 settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no time is asserted, and runs are alike

@@ -3,8 +3,8 @@
 import numpy as np
 
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, sorted_unique
-from pfedeg.graphs.triples import Ids
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.triples import Ids, sorted_unique
 from pfedeg.models.base import Mat, Model, Tables
 
 

@@ -1,21 +1,21 @@
-"""What can go wrong, as one line for the person who can mend it."""
+"""The exceptions and warnings of pfedeg. Each carries a one-line message for the user."""
 
 
 class PfedegError(Exception):
-    """Base of all errors that carry a message for the user; `exit_code` is what the command line ends with."""
+    """Base class; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class InputError(PfedegError):
-    """The user's data, settings or arguments are not usable; nothing was written."""
+    """Invalid data, settings or arguments. Nothing was written."""
 
     exit_code = 2
 
 
 class RunError(PfedegError):
-    """A run failed although its input was fine; what was saved before stays usable."""
+    """A run failed although its input was valid. Files saved before stay usable."""
 
 
 class DataWarning(UserWarning):
-    """Something about the data that the user should know, although work goes on."""
+    """A property of the data that the user should know about; the program continues."""

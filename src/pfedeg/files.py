@@ -1,57 +1,54 @@
-"""Files and folders that appear whole or not at all, locks, and file names for any name."""
+"""Atomic files and folders, file locks, and file names for arbitrary client names."""
 
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pfedeg.errors import InputError, RunError
 
+HASHED = re.compile("-[0-9a-f]{10}$")  # the end of a hashed name; plain names must not end like this
+RESERVED = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}  # on Windows
+
 
 def safe_name(client: str) -> str:
-    """A file name for a client of any name: itself if plain, else a plain form of it and a hash."""
-    spelled = unicodedata.normalize("NFKD", client).lower().replace(" ", "-")
-    plain = "".join(sign for sign in spelled if sign in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
-    if plain == client and plain and plain[0] not in "-_" and plain not in _DEVICES and not _HASHED.search(plain):
+    """A file name for a client: its own name if that is plain and safe, else a simplified form and a hash."""
+    ascii_form = unicodedata.normalize("NFKD", client).lower().replace(" ", "-")
+    plain = "".join(char for char in ascii_form if char in "abcdefghijklmnopqrstuvwxyz0123456789-_")[:40]
+    if plain == client and plain and plain[0] not in "-_" and plain not in RESERVED and not HASHED.search(plain):
         return client
     return f"{plain.lstrip('-_') or 'client'}-{hashlib.sha256(client.encode()).hexdigest()[:10]}"
 
 
-_HASHED = re.compile("-[0-9a-f]{10}$")  # the ends of hashed names, which a plain name must not have
-
-
-_DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
-
-
 def check_free(path: Path) -> None:
-    """Refuse a path where something is already, or nothing can be made."""
+    """Raise InputError if something exists at this path, or if nothing can be created there."""
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path}: exists already; choose another --out or another folder")
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        why = "is read-only" if above.is_dir() else "is not a folder"
-        raise InputError(f"{path}: cannot be created, since {above} {why}")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        problem = "is read-only" if parent.is_dir() else "is not a folder"
+        raise InputError(f"{path}: cannot be created: {parent} {problem}")
 
 
 def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Make a new folder by filling a temporary one beside it and renaming that."""
+    """Create a folder atomically: fill a temporary one beside it, then rename that."""
     check_free(folder)
+    temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        temporary.mkdir()
     except OSError as error:
         raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
     try:
         fill(temporary)
-        temporary.chmod(0o777 & ~_umask())
         os.replace(temporary, folder)
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
@@ -59,56 +56,59 @@ def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 @contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock by a file, which ends with the process; `otherwise` is said where another holds it."""
+def locked(path: Path, message: str) -> Iterator[None]:
+    """Hold an exclusive lock on a file; InputError with this message if another process holds it."""
+    with open(path, "a") as file:
+        if not try_lock(file):
+            raise InputError(message)
+        yield
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Lock an open file exclusively until it is closed or the process ends; False if another process holds the lock."""
     try:
-        import fcntl
-    except ImportError:  # Windows has no such locks; there it is up to the user
-        yield
-        return
-    with open(path, "w") as file:
-        try:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        else:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(otherwise) from None
-        yield
+    except OSError:
+        return False
+    return True
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file, atomically."""
+    """Write a JSON file atomically."""
     write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """A file, atomically."""
+    """Write a file atomically."""
     with writing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from the first byte on."""
-    mask = os.umask(0o077)
-    try:
-        write_bytes(path, content)
-    finally:
-        os.umask(mask)
+    """Write a file atomically that only its owner can read at any time."""
+    with writing(path) as temporary:
+        temporary.unlink(missing_ok=True)  # left by a process that was killed, perhaps readable by others
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """A temporary path that takes the place of `path` when all went well; what goes wrong becomes one line."""
+    """A temporary path that replaces `path` on success. An OSError becomes a RunError that names the file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         if temporary.exists():
-            with open(temporary, "rb") as file:
+            with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
     except OSError as error:
@@ -118,12 +118,10 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file."""
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not valid UTF-8; save the file as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None

@@ -1,4 +1,4 @@
-"""How the package draws: one style, figures without a screen, the same bytes for the same figure. Needs matplotlib."""
+"""One style for all figures. Figures need matplotlib but no display, and equal figures give equal files."""
 
 from collections.abc import Callable
 from io import BytesIO
@@ -22,18 +22,18 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "pfedeg",  # equal reports for equal runs
+    "svg.hashsalt": "pfedeg",  # equal figures get equal ids, so that files do not differ
 }
 
 
 def short(name: str) -> str:
-    """A name that fits on an axis; a dollar is no formula."""
+    """A name shortened to fit on an axis, without TeX markup."""
     text = printable(name)
     return (text if len(text) <= 14 else text[:13] + "…").replace("$", r"\$")
 
 
 def new_figure(size: tuple[float, float], many: int = 0, across: int = 0) -> tuple["Figure", Any]:
-    """A figure with one pair of axes, or with a list of them in rows of so many (all in one if not told)."""
+    """A figure with one plot, or with a list of `many` plots, `across` in each row (by default all in one row)."""
     from matplotlib.figure import Figure
 
     figure = Figure(size, layout="constrained")
@@ -46,20 +46,20 @@ def new_figure(size: tuple[float, float], many: int = 0, across: int = 0) -> tup
     return figure, list(grid[:many])
 
 
-def draw(make: Callable[[], "Figure"], kind: str) -> tuple[bytes, int]:
-    """A figure as svg or png, the same bytes for the same figure, and its width on a screen."""
+def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
+    """A figure as an SVG or PNG file, and its width in pixels on a screen."""
     from matplotlib import rc_context
 
     file = BytesIO()
     with rc_context(STYLE):
         figure = make()
-        figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(file, format=format, dpi=160, metadata={"Date": None} if format == "svg" else None)
     return file.getvalue(), round(figure.get_size_inches()[0] * 96)
 
 
-def need_matplotlib(what: str, otherwise: str) -> None:
-    """Refuse at once, not after minutes, what cannot be drawn."""
+def need_matplotlib(option: str, without: str) -> None:
+    """Raise InputError if matplotlib is missing; `without` says what works without it. Call it before long work."""
     try:
-        import matplotlib  # noqa: F401 (whether it can be imported is the question)
+        import matplotlib  # noqa: F401 (imported to see whether it is installed)
     except ImportError:
-        raise InputError(f"{what} draws with matplotlib: pip install 'pfedeg[plot]'; {otherwise}") from None
+        raise InputError(f"{option} needs matplotlib: pip install 'pfedeg[plot]'; {without}") from None

@@ -1,4 +1,4 @@
-"""All random numbers, as pure functions of a key and a counter: no state, so nothing depends on order or threads."""
+"""Random numbers as pure functions of a key and a counter: no state, so order and threads do not matter."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ MIX2 = 0x94D049BB133111EB
 
 
 def key(*parts: str | int) -> int:
-    """A 64-bit key for a purpose, e.g. key("negatives", seed, client, round)."""
+    """A 64-bit key from parts that identify its use, such as key("negatives", seed, client, round)."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         raw = f"{type(part).__name__}:{part}".encode()
@@ -29,7 +29,7 @@ def bits(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def counters(n: int) -> NDArray[np.uint64]:
-    """0 … n − 1."""
+    """The counters 0 … n − 1."""
     return np.arange(n, dtype=np.uint64)
 
 
@@ -44,9 +44,9 @@ def below(key: int, counters: NDArray[np.uint64], bound: NDArray[np.uint64] | in
 
 
 def permutation(key: int, n: int) -> NDArray[np.int32]:
-    """A random order of 0 … n − 1: that of their random bits, of which the lowest give way to the number itself.
+    """A random order of 0 … n − 1.
 
-    So there are no ties, and numbers are sorted instead of places, which is faster.
+    Sorts random numbers whose lowest bits are replaced by the index: no ties, and faster than an argsort.
     """
     numbers, low = counters(n), np.uint64(max(n - 1, 0).bit_length())
     mixed = (bits(key, numbers) >> low << low) | numbers
@@ -55,5 +55,5 @@ def permutation(key: int, n: int) -> NDArray[np.int32]:
 
 
 def derive(key: int, index: int) -> int:
-    """A key for part `index` of what `key` stands for."""
+    """The key of part `index` of the use of `key`."""
     return int(bits(key, np.array([index], np.uint64))[0])

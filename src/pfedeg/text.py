@@ -1,22 +1,22 @@
-"""Text for people: plurals, durations, hints at mistyped names, and no control characters."""
+"""Text for users: counts, durations, suggestions for mistyped names, and names made safe for a terminal."""
 
 import difflib
-from typing import Any
+from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
-    """A text without line breaks and control characters, which could otherwise write to the user's terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    """The text with line breaks and control characters escaped, so that it cannot control the terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def plural(number: int, thing: str) -> str:
-    """A number of things, in words that agree."""
-    many = f"{thing[:-1]}ies" if thing.endswith("ty") else f"{thing}s"
-    return f"{number:,} {thing if number == 1 else many}"
+def plural(number: int, noun: str) -> str:
+    """A count with its noun: "1 client", "2 clients", "3 entities"."""
+    nouns = f"{noun[:-1]}ies" if noun.endswith("ty") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else nouns}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """A duration such as "8 s", "3 min 05 s" or "2 h 10 min"."""
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return f"{rest} s"
@@ -25,12 +25,12 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def suggest(name: str, among: Any) -> str:
-    """A hint at the likely meant name, or at all names if there are few."""
-    names = list(among)
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: similar known names, or all of them if there are few."""
+    names = list(known)
     folded, wanted = {other.casefold(): other for other in names}, name.casefold()
-    begun = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
-    close = [folded[match] for match in begun or difflib.get_close_matches(wanted, folded, 3, 0.6)]
-    if close:
-        return f"; did you mean {' or '.join(repr(match) for match in close)}?"
+    prefixed = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
+    similar = [folded[match] for match in prefixed or difflib.get_close_matches(wanted, folded, 3, 0.6)]
+    if similar:
+        return f"; did you mean {' or '.join(repr(match) for match in similar)}?"
     return f"; choose from {', '.join(names)}" if 0 < len(names) <= 30 else ""

@@ -20,7 +20,7 @@ from pfedeg.cli import tables as terminal
 from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
-from pfedeg.graphs.triples import write_tsv
+from pfedeg.graphs.triple_files import write_tsv
 from pfedeg.training import run_folder as store
 from pfedeg.training.config import REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
@@ -167,7 +167,7 @@ BAD = [
     ("train two", "two/one/train.tsv, line 2: 2 column(s) instead of"),
     ("train latin", "latin/one/train.tsv, line 2: not valid UTF-8"),
     ("train gap", "gap/one/train.tsv, line 1: the relation is empty"),
-    ("train idle", "idle/one: holds neither train.tsv nor triples.tsv"),
+    ("train idle", "idle/one: contains neither train.tsv nor triples.tsv"),
     ("train idle.parquet", "client 'x' has no training triples"),
     ("train twice.parquet", "two clients are called 'Kraków'"),
     ("train broken.parquet", "broken.parquet: not a readable Parquet file"),
@@ -202,7 +202,7 @@ BAD = [
     ("partition data/ash --clients 2 --by client --out new", "Invalid value for '--by'"),
     ("partition data/ash --clients 2 --seed -1 --out new", "Invalid value for '--seed'"),
     ("partition empty/one --clients 1 --out new", "train.tsv: empty"),
-    ("partition nothing --clients 1 --out new", "holds neither train.tsv nor triples.tsv"),
+    ("partition nothing --clients 1 --out new", "contains neither train.tsv nor triples.tsv"),
     ("evaluate none", "none: no such folder"),
     ("evaluate data", "data: not a run"),
     ("evaluate part", "part: the run is not finished; continue it by"),

@@ -33,7 +33,7 @@ from pfedeg.experiments.report.significance import (
     resampled_means,
 )
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import split_graph
+from pfedeg.graphs.splitting import split_graph
 from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
 from pfedeg.training.config import Config

@@ -26,7 +26,8 @@ from pfedeg.exporting import text
 from pfedeg.exporting.registry import FORMATS, export
 from pfedeg.files import safe_name
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, split_graph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.splitting import split_graph
 from pfedeg.graphs.triples import Named
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training

@@ -10,7 +10,8 @@ import pytest
 from conftest import ring
 from pfedeg import exporting as formats
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, split_graph
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.splitting import split_graph
 from pfedeg.models.registry import MODELS
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training

@@ -1,26 +1,20 @@
-"""Reading, numbering and splitting one client's triples."""
+"""The ids, known answers and equality of one client's graph."""
 
 import unicodedata
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pfedeg.errors import DataWarning, InputError
-from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, read_folder, split_graph
-from pfedeg.graphs.triples import write_tsv
+from pfedeg.errors import DataWarning
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
 
 TRIPLES = [("b", "s", "a"), ("a", "r", "b"), ("a", "r", "c")]
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
 triples = st.lists(st.tuples(names, names, names), min_size=1, max_size=30, unique=True)
 dense = st.lists(st.tuples(*[st.integers(0, 5).map(str)] * 3), min_size=1, max_size=60, unique=True)
-
-
-def write(path: Path, content: bytes | str) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def test_ids_are_positions_in_the_sorted_names() -> None:
@@ -71,61 +65,13 @@ def test_known_holds_the_true_answers_of_every_question() -> None:
     assert heads.answers.tolist() == [1, 0, 0]
 
 
-@given(dense, st.integers(0, 3))
-def test_a_split_keeps_every_entity_and_relation_in_train(rows: list[tuple[str, str, str]], seed: int) -> None:
-    graph = split_graph(rows, seed)
-    train = graph.named("train")
-    assert {name for h, _, t in train for name in (h, t)} == {name for h, _, t in rows for name in (h, t)}
-    assert {r for _, r, _ in train} == {r for _, r, _ in rows}
-    assert sorted(train + graph.named("valid") + graph.named("test")) == sorted(rows)
-    assert len(graph.valid) + len(graph.test) <= len(rows) // 5
-    assert len(graph.valid) - len(graph.test) in (0, 1)
-
-
-@given(st.permutations(range(12)), st.integers(0, 3))
-def test_a_split_depends_on_content_and_seed_alone(order: list[int], seed: int) -> None:
-    rows = [(f"{i % 4}", "r", f"{i // 3}") for i in range(12)]
-    one, other = split_graph([rows[i] for i in order], seed), split_graph(rows, seed)
-    for split in SPLITS:
-        np.testing.assert_array_equal(one.triples(split), other.triples(split))
-
-
-def test_a_dense_graph_is_split_as_told() -> None:
-    rows = [(str(h), str(r), str(t)) for h in range(10) for r in range(2) for t in range(10)]
-    graph = split_graph(rows, 0)
-    assert [len(graph.triples(split)) for split in SPLITS] == [160, 20, 20]
-    assert split_graph(rows, 1).named("test") != graph.named("test")
-    assert not graph.valid.flags.writeable
-
-
-def test_folder_with_splits(tmp_path: Path) -> None:
-    write(tmp_path / "train.tsv", "a\tr\tb\n")
-    write(tmp_path / "test.tsv", "b\tr\tc\n")
-    graph = read_folder(tmp_path, 0)
-    assert [graph.named(split) for split in SPLITS] == [[("a", "r", "b")], [], [("b", "r", "c")]]
-
-
-def test_folder_with_one_unsplit_file_is_split_by_seed(tmp_path: Path) -> None:
-    rows = [(f"{h}", "r", f"{t}") for h in range(6) for t in range(6)]
-    write_tsv(tmp_path / "triples.tsv", rows)
-    for seed in (0, 1):
-        graph, expected = read_folder(tmp_path, seed), split_graph(rows, seed)
-        assert [graph.named(split) for split in SPLITS] == [expected.named(split) for split in SPLITS]
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_folder_with_both_kinds_is_refused(tmp_path: Path, split: str) -> None:
-    for name in ("triples", split):
-        write(tmp_path / f"{name}.tsv", "a\tr\tb\n")
-    with pytest.raises(InputError, match=f"holds both triples.tsv and {split}.tsv; keep one of them$"):
-        read_folder(tmp_path, 0)
-
-
-def test_folder_without_training_triples_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "valid.tsv", "a\tr\tb\n")
-    with pytest.raises(InputError, match=r"holds neither train\.tsv nor triples\.tsv$"):
-        read_folder(tmp_path, 0)
-    write(tmp_path / "train.tsv", "a\tr\tb\n")
-    write(tmp_path / "test.tsv", "")
-    with pytest.raises(InputError, match=r"test\.tsv: empty"):
-        read_folder(tmp_path, 0)
+def test_graphs_are_equal_by_content() -> None:
+    graph = KnowledgeGraph.from_names(TRIPLES, TRIPLES[:1])
+    assert graph == KnowledgeGraph.from_names(TRIPLES[::-1], TRIPLES[:1])
+    assert graph != KnowledgeGraph.from_names(TRIPLES, TRIPLES[1:2])
+    assert graph != KnowledgeGraph.from_names([(h.upper(), r, t.upper()) for h, r, t in TRIPLES], TRIPLES[:1])
+    assert graph != "graph"
+    assert graph != replace(graph, labels={"a": "Alpha"})
+    assert graph == replace(graph, labels={"unknown": "?"})  # not a name of this graph
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(graph)

@@ -605,7 +605,7 @@ def test_without_matplotlib_there_is_no_picture(folder: Path, tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run(folder, "--picture", tmp_path / "o.png")
     assert isinstance(done.exception, InputError)
-    assert "--picture draws with matplotlib: pip install 'pfedeg[plot]'; the tables do without" in str(done.exception)
+    assert "--picture needs matplotlib: pip install 'pfedeg[plot]'; the tables do without" in str(done.exception)
     assert run(folder, "--no-measure").exit_code == 0
 
 

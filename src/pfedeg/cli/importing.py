@@ -1,4 +1,4 @@
-"""The command that brings in graphs of users' own."""
+"""The command `import`."""
 
 import json
 import time
@@ -12,38 +12,51 @@ from pfedeg.cli.options import CONTEXT, console, json_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
-MOST_SIGNS = 80  # of a name that is printed
+NAME_LENGTH = 80  # of printed names
 
 
 @click.command("import", context_settings=CONTEXT)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="a new folder for the client, or NAME.parquet"
+    "--out", type=click.Path(path_type=Path), required=True, help="the new folder of the client, or NAME.parquet"
 )
 @click.option(
-    "--format", metavar="NAME", help="nt, nq, ttl, trig, rdf, jsonld, tsv, csv, parquet or fede  [by the name]"
+    "--format",
+    metavar="NAME",
+    help="nt, nq, ttl, trig, rdf, jsonld, tsv, csv, parquet or fede  [from the extension, else detected]",
 )
 @click.option(
     "--literals",
     type=click.Choice(["drop", "keep", "bucket"]),
     default="drop",
-    help="what to do with values: leave them out, make each an entity, or numbers and dates buckets  [drop]",
+    help="drop literals, keep each as an entity, or put numbers and dates into buckets  [drop]",
 )
-@click.option("--buckets", type=click.IntRange(2, 1000), default=10, metavar="N", help="buckets per relation  [10]")
 @click.option(
-    "--blank", type=click.Choice(["keep", "drop"]), default="keep", help="statements with blank nodes  [keep]"
+    "--buckets", type=click.IntRange(2, 1000), default=10, metavar="N", help="number of buckets per relation  [10]"
 )
-@click.option("--language", default="en", metavar="CODE", help="of labels, where there are several  [en]")
-@click.option("--columns", metavar="H,R,T", help="which columns of a table, by number from 1 or by name")
-@click.option("--delimiter", metavar="SIGN", help="between the columns of a CSV file  [by its looks]")
-@click.option("--header/--no-header", default=None, help="whether a table begins with the names of its columns")
-@click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", help="at a broken line  [stop]")
+@click.option(
+    "--blank",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    help="keep or drop statements with blank nodes  [keep]",
+)
+@click.option("--language", default="en", metavar="CODE", help="preferred language of labels  [en]")
+@click.option("--columns", metavar="H,R,T", help="columns of a table, by number (from 1) or by name")
+@click.option("--delimiter", metavar="CHAR", help="delimiter of a CSV file  [detected]")
+@click.option("--header/--no-header", default=None, help="whether the first row of a table is a header  [detected]")
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    help="stop at an invalid line, or skip and count it  [stop]",
+)
 @json_option
 def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bool, **chosen: Any) -> None:
-    """Make a client from graphs in RDF, CSV, TSV or Parquet, packed (gz, bz2, zst) or not; "-" is standard input.
+    """Import graphs in RDF, CSV, TSV or Parquet as one client of a federation.
 
-    A SOURCE may be a folder: all files in it that can be read. The new folder has triples.parquet, which `pfedeg train`
-    reads, and labels.parquet, names for people's eyes. A federation is a folder with a client's folder for each.
+    SOURCE is a file, a folder (all files in it with a known extension) or "-" for standard input. Files may be
+    compressed (gz, bz2, zst). The new folder contains triples.parquet, which `pfedeg train` reads, and labels.parquet
+    with display labels. A federation is a folder with one such folder per client.
 
     \b
     Examples:
@@ -55,64 +68,64 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     from pfedeg.cli.tables import ahead, meter
     from pfedeg.files import check_free
     from pfedeg.importing.dispatch import read
-    from pfedeg.importing.graph_builder import Choices, Gathered
+    from pfedeg.importing.graph_builder import GraphBuilder, ImportOptions
     from pfedeg.importing.output import summary, write
-    from pfedeg.importing.sources import FORMATS, Source, find
+    from pfedeg.importing.sources import FORMATS, find_sources
     from pfedeg.text import suggest
 
     if format is not None and format not in FORMATS:
-        raise InputError(f"--format {format}: unknown{suggest(format, FORMATS)}; one of {', '.join(FORMATS)}")
+        raise InputError(f"--format: unknown format {format!r}{suggest(format, FORMATS)}")
     check_free(out)
-    found = find(sources, format)
+    found = find_sources(sources, format)
     if any(source.format == "fede" for source in found):
-        _bring_federation(found, out, as_json)
+        _import_federation(found, out, as_json)
         return
     columns = chosen.pop("columns")
     if columns is not None and len(columns.split(",")) != 3:
-        raise InputError(f"--columns {columns}: expected three, for head, relation and tail, as in 1,2,3")
+        raise InputError(f"--columns {columns}: expected three columns for head, relation and tail, as in 1,2,3")
     delimiter = {"\\t": "\t", "tab": "\t", "space": " "}.get(chosen["delimiter"], chosen["delimiter"])
     if delimiter is not None and len(delimiter) != 1:
-        raise InputError(f"--delimiter {delimiter!r}: expected one sign, or tab")
-    choices = Choices(**{**chosen, "delimiter": delimiter, "columns": columns.split(",") if columns else None})
+        raise InputError(f"--delimiter {delimiter!r}: expected a single character, or tab")
+    options = ImportOptions(**{**chosen, "delimiter": delimiter, "columns": columns.split(",") if columns else None})
     began = time.monotonic()
     total = None if any(not source.size for source in found) else sum(source.size for source in found)
     label = f"importing {found[0].name}" if len(found) == 1 else f"importing {len(found)} files"
     with meter(console(stderr=True), label, total) as show:
 
-        def tell(source: Source, statements: int) -> None:
-            done = sum(each.seen for each in found)
+        def progress(statements: int) -> None:
+            done = sum(source.bytes_read for source in found)
             share = f" ({done / total:.0%})" if total else ""
             show(done, f"{statements:,} statements{share}{ahead(began, done, total)}", False)
 
-        gathered = Gathered(choices, tell)
+        builder = GraphBuilder(options, progress)
         for source in found:
-            read(source, gathered)
-        show(total or 0, f"{gathered.statements:,} statements read; names are put in order", False)
-        graph = gathered.finish()
-    told = summary(gathered, graph, len(found))
-    if not told["triples"]:
-        reasons = ", ".join(f"{many:,} {kind}" for kind, many in gathered.dropped.items())
+            read(source, builder)
+        show(total or 0, f"{builder.statements:,} statements read; sorting names", False)
+        graph = builder.finish()
+    report = summary(builder, graph, len(found))
+    if not report["triples"]:
+        reasons = ", ".join(f"{kind}: {many:,}" for kind, many in builder.dropped.items())
         hint = (
-            "; --literals keep or bucket makes entities of values"
-            if {"texts", "numbers and dates"} & {*gathered.dropped}
+            "; to keep literals, add --literals keep or bucket"
+            if {"texts", "numbers and dates"} & {*builder.dropped}
             else ""
         )
         raise InputError(
-            f"{', '.join(sources)}: no triples are left{f' (left out: {reasons})' if reasons else ''}{hint}"
+            f"{', '.join(sources)}: no triples to import{f' (dropped: {reasons})' if reasons else ''}{hint}"
         )
-    write(out, graph, told)
+    write(out, graph, report)
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(report, ensure_ascii=False))
     else:
-        _show(out, told, graph.labels)
+        _show(out, report, graph.labels)
 
 
-def _bring_federation(found: list[Any], out: Path, as_json: bool) -> None:
+def _import_federation(found: list[Any], out: Path, as_json: bool) -> None:
     from pfedeg.graphs.knowledge_graph import SPLITS
     from pfedeg.importing.fede_pickle import read
 
     if len(found) > 1:
-        raise InputError("FedE's files are whole federations; import them one by one")
+        raise InputError("a file in FedE's format is a whole federation; import one file at a time")
     federation = read(found[0])
     federation.write(out)
     if as_json:
@@ -124,30 +137,30 @@ def _bring_federation(found: list[Any], out: Path, as_json: bool) -> None:
     click.echo(f"wrote {plural(len(federation.graphs), 'client')} to {out}")
 
 
-def _show(out: Path, told: dict[str, Any], labels: Mapping[str, str]) -> None:
+def _show(out: Path, report: dict[str, Any], labels: Mapping[str, str]) -> None:
     lines = [
-        f"{out}: {plural(told['triples'], 'triple')}, {plural(told['entities'], 'entity')}, "
-        f"{plural(told['relations'], 'relation')}, from {plural(told['statements'], 'statement')}"
+        f"{out}: {plural(report['triples'], 'triple')}, {plural(report['entities'], 'entity')}, "
+        f"{plural(report['relations'], 'relation')}, from {plural(report['statements'], 'statement')}"
     ]
-    lines += [f"  {remark}" for remark in told["remarks"]]
-    if told["labels"]:
-        lost = " (left out: only a folder can hold them)" if out.is_file() else ""
-        lines.append(f"  names for people's eyes: {told['labels']:,}{lost}")
-    if told["duplicates"]:
-        lines.append(f"  duplicates left out: {told['duplicates']:,}")
-    for kind, many in told["dropped"].items():
-        example = f", such as {told['examples'][kind]}" if kind in told["examples"] else ""
-        hint = "; --literals bucket makes entities of them" if kind == "numbers and dates" else ""
-        lines.append(f"  {kind} left out: {many:,}{example}{hint}")
-    if told["isolated_entities"]:
-        lines.append(f"  entities of which nothing was left: {told['isolated_entities']:,}")
-    if told["spellings_made_one"]:
-        many, example = told["spellings_made_one"], told["spelling_example"]
-        lines.append(f"  names brought into Unicode normal form C: {many:,}, such as {example!a}")
-    if told["relations"] == 1:
-        lines.append("  there is only one relation: little can be learned from that alone")
+    lines += [f"  {remark}" for remark in report["remarks"]]
+    if report["labels"]:
+        lost = " (not written; use a folder as --out to keep them)" if out.is_file() else ""
+        lines.append(f"  display labels: {report['labels']:,}{lost}")
+    if report["duplicates"]:
+        lines.append(f"  duplicates dropped: {report['duplicates']:,}")
+    for kind, many in report["dropped"].items():
+        example = f", e.g. {report['examples'][kind]}" if kind in report["examples"] else ""
+        hint = "; --literals bucket keeps them" if kind == "numbers and dates" else ""
+        lines.append(f"  {kind} dropped: {many:,}{example}{hint}")
+    if report["isolated_entities"]:
+        lines.append(f"  entities without remaining triples: {report['isolated_entities']:,}")
+    if report["names_normalized"]:
+        many, example = report["names_normalized"], report["normalized_example"]
+        lines.append(f"  names changed to Unicode normal form C: {many:,}, e.g. {example!a}")
+    if report["relations"] == 1:
+        lines.append("  only one relation: little can be learned from that alone")
     for what in ("relations", "entities"):
-        frequent = told[f"frequent_{what}"]
+        frequent = report[f"frequent_{what}"]
         shown = [labels.get(name, name) for name in frequent]
         twice = {label for label in shown if shown.count(label) > 1}
         called = [f"{label}, {name}" if label in twice else label for label, name in zip(shown, frequent, strict=True)]
@@ -158,4 +171,4 @@ def _show(out: Path, told: dict[str, Any], labels: Mapping[str, str]) -> None:
 
 
 def _brief(name: str) -> str:
-    return name if len(name) <= MOST_SIGNS else f"{name[: MOST_SIGNS - 1]}…"
+    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"

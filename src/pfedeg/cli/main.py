@@ -85,8 +85,8 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
       pfedeg partition fb15k-237.parquet --clients 3 --seed 0 --out fb15k-237-fed3
     """
     from pfedeg.graphs.federation import partition as divide
-    from pfedeg.graphs.federation import read_pooled
-    from pfedeg.graphs.knowledge_graph import read_labels
+    from pfedeg.graphs.federation_files import read_pooled
+    from pfedeg.graphs.triple_files import read_labels
 
     federation = divide(read_pooled(graph), clients, seed, read_labels(graph))
     federation.write(out)

@@ -1,1 +1,1 @@
-"""Knowledge graphs and federations: files, splits, alignment."""
+"""Knowledge graphs and federations: triples, files, splits, and the alignment of entities between clients."""

@@ -1,1 +1,1 @@
-"""Import of users' own graphs in many formats."""
+"""Import of graphs in RDF and table formats."""

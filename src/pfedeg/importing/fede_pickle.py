@@ -1,4 +1,4 @@
-"""FedE's published federations: pickle files, of which nothing but arrays, lists, dicts and strings is admitted."""
+"""FedE's published federations: pickle files, read without running any code in them."""
 
 import pickle
 from collections import Counter
@@ -20,7 +20,7 @@ ENTITIES, RELATIONS = "entity2id.txt", "relation2id.txt"
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows arrays and nothing else that could do something."""
+    """Admits arrays, lists, dicts and strings, and nothing that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (name, module) in ARRAYS:
@@ -30,58 +30,58 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("numpy", "dtype"):
             return np.dtype
         if (module, name) == ("numpy", "ndarray"):
-            return _Kind
+            return _ArrayType
         if (module, name) == ("_codecs", "encode"):
             return _encode
         if (module, name) in (("__builtin__", "bytes"), ("builtins", "bytes")):
             return _no_bytes
-        raise pickle.UnpicklingError(f"it holds {module}.{name}")
+        raise pickle.UnpicklingError(f"it contains {module}.{name}")
 
 
-class _Kind:
-    """Stands for numpy.ndarray, which a pickle may name, but not call."""
+class _ArrayType:
+    """Stands for numpy.ndarray, which a pickle may name but not call."""
 
-    def __new__(cls, *args: Any) -> "_Kind":
-        raise pickle.UnpicklingError("it holds something else than plain arrays")
+    def __new__(cls, *args: Any) -> "_ArrayType":
+        raise pickle.UnpicklingError("it contains more than plain arrays")
 
 
 def _array(kind: Any, shape: Any, dtype: Any) -> Any:
-    """An empty array, which is then filled; a pickle may not ask for more."""
-    if kind is not _Kind or shape != (0,):
-        raise pickle.UnpicklingError("it holds something else than plain arrays")
+    """An empty array, which the pickle then fills. Other shapes could allocate any amount of memory."""
+    if kind is not _ArrayType or shape != (0,):
+        raise pickle.UnpicklingError("it contains more than plain arrays")
     return np.ndarray(shape, dtype)
 
 
 def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> Any:
-    """An array of bytes that stand in the file."""
+    """An array from bytes in the file."""
     if not isinstance(content, bytes | bytearray) or not isinstance(dtype, np.dtype) or dtype.hasobject:
-        raise pickle.UnpicklingError("it holds something else than plain arrays")
+        raise pickle.UnpicklingError("it contains more than plain arrays")
     return np.frombuffer(content, dtype).reshape(shape, order=order)
 
 
 def _encode(text: str, coding: str = "latin1") -> bytes:
-    """Bytes, as old pickles spell them."""
+    """Bytes, as old pickles represent them."""
     if coding != "latin1":
-        raise pickle.UnpicklingError(f"it holds text in {coding}")
+        raise pickle.UnpicklingError(f"it contains text in {coding}")
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    """Bytes without any in them, as old pickles spell them."""
+    """Empty bytes, as old pickles represent them."""
     return b""
 
 
 def read(source: Source) -> Federation:
     """A list with a dict per client: {"train"|"valid"|"test": {"edge_index_ori": (2, n), "edge_type_ori": (n,)}}.
 
-    The ids ending in _ori are shared between clients; names for them are taken from entity2id.txt and relation2id.txt
-    beside the file, if they are there.
+    Ids ending in _ori mean the same at all clients. Their names come from entity2id.txt and relation2id.txt beside the
+    file, if present.
     """
     try:
         with source.open() as file:
             content = _Unpickler(file).load()
     except (pickle.UnpicklingError, *BROKEN) as error:
-        hint = "only arrays, lists, dicts and strings are read from a pickle file"
+        hint = "a pickle file may contain only arrays, lists, dicts and strings"
         raise InputError(f"{source.name}: not one of FedE's files ({error}); {hint}") from None
     if not isinstance(content, list) or not content:
         raise InputError(f"{source.name}: not one of FedE's files (expected a list with a dict per client)")
@@ -107,11 +107,11 @@ def _triples(where: str, client: Any, split: str) -> list[tuple[int, int, int]]:
     arrays: list[Any] = [part.get(name) for name in ("edge_index_ori", "edge_type_ori")]
     for array in arrays:
         if not isinstance(array, np.ndarray) or not np.issubdtype(array.dtype, np.integer):
-            raise InputError(f"{where}: edge_index_ori and edge_type_ori are not both arrays of whole numbers")
+            raise InputError(f"{where}: edge_index_ori and edge_type_ori must be integer arrays")
     edges, kinds = arrays
     if edges.ndim != 2 or len(edges) != 2 or kinds.shape != (edges.shape[1],):
         raise InputError(
-            f"{where}: {edges.shape} edge_index_ori and {kinds.shape} edge_type_ori do not fit (2, n), (n,)"
+            f"{where}: edge_index_ori has shape {edges.shape} and edge_type_ori {kinds.shape}; expected (2, n) and (n,)"
         )
     if edges.size and min(edges.min(), kinds.min()) < 0:
         raise InputError(f"{where}: an id is negative")
@@ -119,7 +119,7 @@ def _triples(where: str, client: Any, split: str) -> list[tuple[int, int, int]]:
 
 
 def _names(path: Path) -> Mapping[int, str]:
-    """OpenKE's lists of names: the number of lines, then NAME<TAB>ID."""
+    """Names in OpenKE's format: the number of lines, then NAME<TAB>ID."""
     if not path.exists():
         return {}
     try:
@@ -134,10 +134,10 @@ def _names(path: Path) -> Mapping[int, str]:
         if not tab or not name or not text.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected NAME<TAB>ID")
         if names.setdefault(int(text), name) != name:
-            raise InputError(f"{path}, line {number}: {int(text)} has a name already: {names[int(text)]!r}")
+            raise InputError(f"{path}, line {number}: id {int(text)} already has the name {names[int(text)]!r}")
     if len(set(names.values())) < len(names):
         twice = next(name for name, many in Counter(names.values()).items() if many > 1)
-        raise InputError(f"{path}: two ids are called {twice!r}")
+        raise InputError(f"{path}: two ids have the name {twice!r}")
     return names
 
 

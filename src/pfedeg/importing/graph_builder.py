@@ -1,4 +1,4 @@
-"""Statements become a graph: names are numbered, duplicates dropped, literals treated as chosen, all of it counted."""
+"""Builds a graph from imported statements: numbers names, drops duplicates, converts literals, and counts it all."""
 
 from array import array
 from collections import Counter
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
-from pfedeg.graphs.knowledge_graph import normal, sorted_unique
-from pfedeg.graphs.triples import Ids, in_order
-from pfedeg.importing.numeric_buckets import XSD, Kind, cut, number_of
+from pfedeg.graphs.triples import Ids, normal, sort_names, sorted_unique
+from pfedeg.importing.numeric_buckets import XSD, Kind, bucket_names, number_of
 from pfedeg.importing.sources import Source
 
-LABELS = {  # how good they are as names for people
+LABELS = {  # preference as display labels, lower is better
     "http://www.w3.org/2004/02/skos/core#prefLabel": 0,
     "http://www.w3.org/2000/01/rdf-schema#label": 1,
 }
@@ -28,14 +27,14 @@ PREFIXES = {
     "http://xmlns.com/foaf/0.1/": "foaf",
     "http://schema.org/": "schema",
 }
-MOSTLY = 4  # times as many numbers as other tails look as if all were meant to be numbers
-STEP = 1 << 16  # triples that are numbered at a time
-BLANK = "\ud800"  # begins the provisional name of a blank node; no text can hold it
+MOSTLY = 4  # a relation with so many times more numbers than other tails was probably meant to be numeric
+CHUNK = 1 << 16  # triples that are numbered at a time
+BLANK = "\ud800"  # starts the provisional name of a blank node; valid text cannot contain it
 
 
 @dataclass(frozen=True)
-class Choices:
-    """How sources are read."""
+class ImportOptions:
+    """The options of an import."""
 
     literals: Literal["drop", "keep", "bucket"] = "drop"
     buckets: int = 10
@@ -48,157 +47,159 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """What was gathered: sorted names, distinct triples by ids, and names for people's eyes."""
+class ImportedGraph:
+    """The result: sorted names, distinct triples by ids, and display labels."""
 
     entities: tuple[str, ...]
     relations: tuple[str, ...]
     triples: Ids
     labels: Mapping[str, str]  # of entities and relations that have one, or can be shortened
     duplicates: int
-    isolated: int  # entities of which nothing is left
+    isolated: int  # entities without any remaining triple
 
 
 class Value(NamedTuple):
-    """A number or date that stands where an entity could."""
+    """A number or date in place of a tail entity."""
 
     head: int
     number: float
     kind: Kind
-    text: str | None  # as it was spelled in a table, where it may be a name after all
+    text: str | None  # as written in a table, where it may turn out to be a name
 
 
 class Names(dict[str, int]):
-    """Spelling → number, in the order in which names come; all spellings of a name have one number."""
+    """Name → number, in order of first use. All Unicode forms of a name have the same number."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start empty."""
         super().__init__()
         self.names: list[str] = []
-        self.respelled: list[str] = []
+        self.not_normal: list[str] = []
 
     def __missing__(self, name: str) -> int:
-        """The number of a spelling that is new."""
-        usual = name if name.isascii() else normal(name)
-        number = self.setdefault(usual, len(self.names))
+        """The number of a form seen for the first time."""
+        normalized = name if name.isascii() else normal(name)
+        number = self.setdefault(normalized, len(self.names))
         if number == len(self.names):
-            self.names.append(usual)
-        if usual != name:
+            self.names.append(normalized)
+        if normalized != name:
             self[name] = number
-            self.respelled.append(name)
+            self.not_normal.append(name)
         return number
 
 
-class Gathered:
-    """A graph in the making, and what became of every statement."""
+class GraphBuilder:
+    """Collects statements, and counts what was kept and what was left out."""
 
-    def __init__(self, choices: Choices, tell: Callable[[Source, int], None] = lambda source, many: None) -> None:
-        """Empty. `tell` hears of progress: the source that is read, and how many statements there were in all."""
-        self.choices, self._tell = choices, tell
+    def __init__(self, options: ImportOptions, progress: Callable[[int], None] = lambda statements: None) -> None:
+        """Start empty. `progress` is called now and then with the number of statements so far."""
+        self.options, self._progress = options, progress
         self.prefixes = dict(PREFIXES)  # IRI → prefix
         self.statements = 0
         self.dropped: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}  # of what was dropped
-        self.remarks: list[str] = []  # on how sources were read
-        self.first_rows: list[tuple[str, ...]] = []  # source, head, relation, tail of what could have been a heading
+        self.examples: dict[str, str] = {}  # one for each kind of dropped statement
+        self.remarks: list[str] = []  # for the user
+        self.first_rows: list[tuple[str, ...]] = []  # source, head, relation, tail of first rows that may be headers
         self.entities, self.relations = Names(), Names()
-        self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails: see `settle`
+        self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails that `flush` will number
         self._triples = array("i"), array("i"), array("i")
         self._values: dict[int, list[Value]] = {}  # by relation
-        self._labels: dict[int, tuple[tuple[int, int], str]] = {}  # entity → how good (less is better), label
+        self._labels: dict[int, tuple[tuple[int, int], str]] = {}  # entity → preference (lower is better), label
         self._blanks: dict[str, int] = {}
         self._sources: list[Source] = []
 
-    def begin(self, source: Source) -> None:
-        """What follows is from this source."""
+    def start_source(self, source: Source) -> None:
+        """The following statements come from this source."""
         self._sources.append(source)
         self._blanks = {}
 
     def triple(self, head: str, relation: str, tail: str) -> None:
-        """A statement about two entities."""
+        """Add a statement about two entities."""
         heads, relations, tails = self.pending
         heads.append(head)
         relations.append(relation)
         tails.append(tail)
-        if len(heads) == STEP:
-            self.settle()
+        if len(heads) == CHUNK:
+            self.flush()
 
-    def settle(self) -> None:
-        """Number the names of pending triples, many at a time: at the latest when there are STEP of them."""
+    def flush(self) -> None:
+        """Number the names of the pending triples, at most CHUNK of them."""
         for names, among, ids in zip(
             self.pending, (self.entities, self.relations, self.entities), self._triples, strict=True
         ):
             ids.extend(map(among.__getitem__, names))
         self.statements += len(self.pending[0])
-        self._tell(self._sources[-1], self.statements)
+        self._progress(self.statements)
         for names in self.pending:
             names.clear()
 
-    def plain(self, head: str, relation: str, tail: str) -> None:
-        """A row of a table: its tail may be a number, if numbers are put into buckets."""
-        found = number_of(tail) if self.choices.literals == "bucket" else None
+    def row(self, head: str, relation: str, tail: str) -> None:
+        """Add a row of a table. Its tail may be a number, if numbers are put into buckets."""
+        found = number_of(tail) if self.options.literals == "bucket" else None
         if found is None:
             self.triple(head, relation, tail)
         else:
             self._value(head, relation, *found, tail)
 
     def literal(self, head: str, relation: str, value: str, datatype: str, language: str | None) -> None:
-        """A statement about an entity and a value."""
+        """Add a statement about an entity and a literal."""
         if relation in LABELS:
             self._label(head, LABELS[relation], value, language)
-        elif self.choices.literals == "keep":
+        elif self.options.literals == "keep":
             self.triple(head, relation, quoted(value, datatype, language))
-        elif self.choices.literals == "bucket" and (found := number_of(value, datatype)):
+        elif self.options.literals == "bucket" and (found := number_of(value, datatype)):
             self._value(head, relation, *found, None)
         else:
-            self.entities[head]  # heard of, though nothing may be left of it
+            self.entities[head]  # counted even if no triple of it remains
             kind = "texts" if number_of(value, datatype) is None else "numbers and dates"
             self.drop(kind, f"{relation} {value[:40]!r}")
 
     def blank(self, label: str) -> str:
-        """A blank node of this source: numbered, since labels mean nothing; `finish` gives it its name."""
+        """The provisional name of a blank node of this source; `finish` replaces it."""
         number = self._blanks.setdefault(label, len(self._blanks))
         return f"{BLANK}{len(self._sources) - 1}{BLANK}{number}"
 
     def remark(self, text: str) -> None:
-        """Say how a source was read."""
+        """Add a remark for the user."""
         self.remarks.append(text)
 
     def drop(self, kind: str, example: str = "") -> None:
-        """Leave out a statement."""
+        """Count a statement that is left out."""
         self.statements += 1
         self.dropped[kind] += 1
         if example:
             self.examples.setdefault(kind, example)
 
-    def broken(self, line: int | None, reason: str, lasting: bool = False) -> None:
-        """A statement that cannot be read: stop, or count it, unless nothing after it can be read either."""
+    def reject(self, line: int | None, reason: str, fatal: bool = False) -> None:
+        """Stop at an invalid statement, or count it; `fatal` if what follows cannot be read reliably either."""
         where = f"{self._sources[-1].name}{'' if line is None else f', line {line}'}: {reason}"
-        if lasting:
-            raise InputError(f"{where}; nothing can be read after that")
-        if self.choices.on_error == "stop":
-            raise InputError(f"{where}; mend it, or leave out what is broken by --on-error skip")
-        self.drop("broken lines", where)
+        if fatal:
+            raise InputError(f"{where}; the rest of the file cannot be read reliably")
+        if self.options.on_error == "stop":
+            raise InputError(f"{where}; correct it, or skip invalid lines by --on-error skip")
+        self.drop("invalid lines", where)
 
     def short(self, name: str) -> str:
-        """A name for people's eyes: an IRI with its prefix, if there is one."""
+        """An IRI shortened by its prefix, if it has one."""
         at = max(name.rfind("#"), name.rfind("/")) + 1
         prefix = self.prefixes.get(name[:at])
         return f"{prefix}:{name[at:]}" if prefix is not None and at < len(name) else name
 
-    def finish(self) -> Graph:
-        """The graph of all that was gathered."""
-        self.settle()
+    def finish(self) -> ImportedGraph:
+        """The graph of all statements."""
+        self.flush()
         triples = np.stack([np.frombuffer(part, np.int32) for part in self._triples], 1)
-        heard = len(self.entities.names)
+        of_statements = len(self.entities.names)
         triples = np.concatenate([triples, self._bucketed(triples)])
         blanks = self._blank_names()
-        entities, place = in_order(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
-        relations, kind = in_order(self.relations.names, triples[:, 1], str)
+        entities, place = sort_names(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
+        relations, kind = sort_names(self.relations.names, triples[:, 1], str)
         ids = np.stack([place[triples[:, 0]], kind[triples[:, 1]], place[triples[:, 2]]], 1)
         distinct = sorted_unique(ids, len(entities), len(relations))
-        isolated = sum(self.entities.names[e] not in self.relations for e in np.flatnonzero(place[:heard] < 0).tolist())
-        return Graph(
+        isolated = sum(
+            self.entities.names[e] not in self.relations for e in np.flatnonzero(place[:of_statements] < 0).tolist()
+        )
+        return ImportedGraph(
             entities, relations, distinct, self._shown(entities, relations, place), len(ids) - len(distinct), isolated
         )
 
@@ -207,18 +208,18 @@ class Gathered:
         values = self._values.setdefault(self.relations[relation], [])
         values.append(Value(self.entities[head], number, kind, text))
 
-    def _label(self, head: str, grade: int, value: str, language: str | None) -> None:
+    def _label(self, head: str, preference: int, value: str, language: str | None) -> None:
         self.statements += 1
-        entity, wanted, tag = self.entities[head], self.choices.language.lower(), (language or "").lower()
+        entity, wanted, tag = self.entities[head], self.options.language.lower(), (language or "").lower()
         if not value.strip():
             return
-        near = tag.split("-")[0] == wanted.split("-")[0]
-        tongue = 0 if tag == wanted else 1 if near else 2 if not tag else 3
-        if entity not in self._labels or (tongue, grade) < self._labels[entity][0]:
-            self._labels[entity] = (tongue, grade), value
+        related = tag.split("-")[0] == wanted.split("-")[0]
+        language_rank = 0 if tag == wanted else 1 if related else 2 if not tag else 3
+        if entity not in self._labels or (language_rank, preference) < self._labels[entity][0]:
+            self._labels[entity] = (language_rank, preference), value
 
     def _bucketed(self, triples: Ids) -> Ids:
-        """Triples for the values: in buckets, or as they are spelled if the relation has other tails as well."""
+        """Triples for the values: of buckets, or of the original names if the relation has other tails as well."""
         others = np.bincount(triples[:, 1], minlength=len(self.relations.names))
         locals_ = Counter(_local(self.relations.names[relation]) for relation in self._values)
         rows = []
@@ -227,22 +228,22 @@ class Gathered:
             name = _local(name) if locals_[_local(name)] == 1 else self.short(name)
             kinds: dict[Kind, list[Value]] = {}
             if 0 < others[relation] < len(values) / MOSTLY and values[0].text is not None:
-                text = f"{len(values):,} values are numbers or dates, {others[relation]:,} are not, so all are names"
-                self.remark(f"{name}: {text}; mend those, to have buckets")
+                counts = f"{len(values):,} values are numbers or dates, {others[relation]:,} are not"
+                self.remark(f"{name}: {counts}, so all are kept as names; correct those to get buckets")
             for value in values:
                 if value.text is not None and others[relation]:
                     rows.append((value.head, relation, self.entities[value.text]))
                 else:
                     kinds.setdefault(value.kind, []).append(value)
             for kind, same in kinds.items():
-                buckets = cut([value.number for value in same], kind, self.choices.buckets, name)
+                buckets = bucket_names([value.number for value in same], kind, self.options.buckets, name)
                 rows += [
                     (value.head, relation, self.entities[bucket]) for value, bucket in zip(same, buckets, strict=True)
                 ]
         return np.array(rows, np.int32).reshape(-1, 3)
 
     def _blank_names(self) -> dict[str, str]:
-        """What blank nodes are called: by the content of their source, so that they never align with another's."""
+        """Names of blank nodes, from a hash of their source, so that they never align with those of other sources."""
         digests = [source.digest.hexdigest()[:8] for source in self._sources]
         parts = {name: name.split(BLANK) for name in self.entities.names if name[0] == BLANK}
         return {name: f"_:{digests[int(source)]}-{number}" for name, (_, source, number) in parts.items()}
@@ -255,7 +256,7 @@ class Gathered:
 
 
 def quoted(value: str, datatype: str, language: str | None) -> str:
-    """A literal as an entity's name, as N-Triples would write it but for line breaks."""
+    """A literal as an entity name, in the syntax of N-Triples except that line breaks stay."""
     text = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text + (f"@{language}" if language else "" if datatype == f"{XSD}string" else f"^^<{datatype}>")
 

@@ -1,4 +1,4 @@
-"""Numbers and dates become entities that can be read: quantile buckets such as `age≈25–34`."""
+"""Numbers and dates as entities: quantile buckets with readable names such as `age≈25–34`."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 Kind = Literal["number", "date"]
 
-DETAILS = 4  # in which values can be shown
+DETAILS = 4  # levels of detail of `shown`
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NUMBERS = {
     XSD + name
@@ -26,7 +26,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\
 
 
 def number_of(text: str, datatype: str | None = None) -> tuple[float, Kind] | None:
-    """A value on a scale, if it is one: a number, or the days since 1970 of a date. Without a type, by its looks."""
+    """The value of a number, or a date as days since 1970; None for other text. Without a datatype, it is detected."""
     try:
         if datatype in NUMBERS or (datatype is None and _NUMBER.fullmatch(text)):
             number = float(text)
@@ -40,29 +40,30 @@ def number_of(text: str, datatype: str | None = None) -> tuple[float, Kind] | No
     return None
 
 
-def cut(values: Sequence[float], kind: Kind, many: int, name: str) -> list[str]:
-    """The bucket of every value: about equally many in each; few distinct values stay as they are."""
+def bucket_names(values: Sequence[float], kind: Kind, number: int, name: str) -> list[str]:
+    """The name of the bucket of every value. Buckets are quantiles; few distinct values get a bucket each."""
     numbers = np.asarray(values, np.float64)
-    distinct, sign = np.unique(numbers), "="
+    distinct, symbol = np.unique(numbers), "="
     edges = distinct
-    if len(distinct) > many:
-        edges, sign = np.unique(np.quantile(numbers, np.arange(1, many) / many)), "≈"
+    if len(distinct) > number:
+        edges, symbol = np.unique(np.quantile(numbers, np.arange(1, number) / number)), "≈"
     bucket = np.searchsorted(edges, numbers, side="left")
     inside = {each: numbers[bucket == each] for each in np.unique(bucket).tolist()}
-    for detail in range(DETAILS):  # as little as tells them apart
+    for detail in range(DETAILS):  # the lowest at which all names differ
         ends = {
             each: (shown(part.min(), kind, detail), shown(part.max(), kind, detail)) for each, part in inside.items()
         }
         if len(set(ends.values())) == len(ends):
             break
     names = {
-        each: f"{name}{sign}{low}" if low == high else f"{name}{sign}{low}–{high}" for each, (low, high) in ends.items()
+        each: f"{name}{symbol}{low}" if low == high else f"{name}{symbol}{low}–{high}"
+        for each, (low, high) in ends.items()
     }
     return [names[each] for each in bucket.tolist()]
 
 
 def shown(value: float, kind: Kind, detail: int = 0) -> str:
-    """A value as people write it, in more or less detail."""
+    """A value as text, with more or less detail."""
     if kind == "date":
         moment = datetime(1970, 1, 1) + timedelta(days=float(value))
         parts = ("minutes", "seconds", "microseconds")[detail - 1]

@@ -1,4 +1,4 @@
-"""A gathered graph as a client that trains: a folder with triples.parquet, or one Parquet file."""
+"""Output of an import: a client's folder with triples.parquet, or one Parquet file; and the summary."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from pfedeg.files import check_free, create_folder, write_json, writing
-from pfedeg.graphs.knowledge_graph import normal, write_labels
-from pfedeg.graphs.triples import Triples, write_parquet
-from pfedeg.importing.graph_builder import Gathered, Graph
+from pfedeg.graphs.triple_files import write_labels, write_parquet
+from pfedeg.graphs.triples import Triples, normal
+from pfedeg.importing.graph_builder import GraphBuilder, ImportedGraph
 
-MOST_SHOWN = 5
+MOST_FREQUENT = 5  # names in the summary
 
 
-def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
-    """OUT.parquet has the triples alone; a folder also has names for people's eyes and what is told of the import."""
+def write(out: Path, graph: ImportedGraph, report: Mapping[str, Any]) -> None:
+    """Write the triples to OUT.parquet, or to a folder that also contains labels and the summary."""
     triples = Triples(graph.entities, graph.relations, graph.triples)
     if out.suffix.lower() == ".parquet":
         check_free(out)
@@ -27,39 +27,39 @@ def write(out: Path, graph: Graph, told: Mapping[str, Any]) -> None:
     def fill(folder: Path) -> None:
         write_parquet(folder / "triples.parquet", triples)
         write_labels(folder, graph.labels)
-        write_json(folder / "import.json", told)
+        write_json(folder / "import.json", report)
 
     create_folder(out, fill)
 
 
-def summary(gathered: Gathered, graph: Graph, sources: int) -> dict[str, Any]:
-    """What became of the statements."""
+def summary(builder: GraphBuilder, graph: ImportedGraph, sources: int) -> dict[str, Any]:
+    """Counts of all that was read, kept and left out."""
 
-    def most(column: Any, names: tuple[str, ...]) -> dict[str, int]:
+    def frequent(column: Any, names: tuple[str, ...]) -> dict[str, int]:
         counts = np.bincount(column, minlength=len(names))
-        top = np.argsort(-counts, kind="stable")[:MOST_SHOWN].tolist()
+        top = np.argsort(-counts, kind="stable")[:MOST_FREQUENT].tolist()
         return {names[each]: int(counts[each]) for each in top}
 
-    remarks, uses = list(gathered.remarks), np.bincount(graph.triples[:, 1], minlength=len(graph.relations))
-    for source, *row in gathered.first_rows:
+    remarks, uses = list(builder.remarks), np.bincount(graph.triples[:, 1], minlength=len(graph.relations))
+    for source, *row in builder.first_rows:
         relation = normal(row[1])
         if relation in graph.relations and len(uses) > 1 and uses[graph.relations.index(relation)] == 1:
-            remarks.append(f"{source}: line 1 is the triple ({', '.join(row)}); if it is a heading, add --header")
-    respelled = gathered.entities.respelled + gathered.relations.respelled
+            remarks.append(f"{source}: line 1 is the triple ({', '.join(row)}); if it is a header, add --header")
+    changed = builder.entities.not_normal + builder.relations.not_normal
     return {
         "sources": sources,
-        "statements": gathered.statements,
+        "statements": builder.statements,
         "triples": len(graph.triples),
         "entities": len(graph.entities),
         "relations": len(graph.relations),
         "labels": len(graph.labels),
         "duplicates": graph.duplicates,
-        "dropped": dict(gathered.dropped),
-        "examples": gathered.examples,
+        "dropped": dict(builder.dropped),
+        "examples": builder.examples,
         "remarks": remarks,
         "isolated_entities": graph.isolated,
-        "spellings_made_one": len(respelled),
-        "spelling_example": respelled[0] if respelled else None,
-        "frequent_relations": most(graph.triples[:, 1], graph.relations),
-        "frequent_entities": most(graph.triples[:, [0, 2]].ravel(), graph.entities),
+        "names_normalized": len(changed),
+        "normalized_example": changed[0] if changed else None,
+        "frequent_relations": frequent(graph.triples[:, 1], graph.relations),
+        "frequent_entities": frequent(graph.triples[:, [0, 2]].ravel(), graph.entities),
     }

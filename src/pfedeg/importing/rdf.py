@@ -1,4 +1,4 @@
-"""Statements from RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
+"""Readers of RDF: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, streamed by pyoxigraph."""
 
 from codecs import BOM_UTF8
 from collections.abc import Iterable
@@ -6,66 +6,66 @@ from typing import IO, Any, cast
 from xml.parsers import expat
 
 from pfedeg.errors import InputError
-from pfedeg.importing.graph_builder import STEP, Gathered
-from pfedeg.importing.sources import Passing, Source
+from pfedeg.importing.graph_builder import CHUNK, GraphBuilder
+from pfedeg.importing.sources import Source, Tee
 
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
-LINES = ("nt", "nq")  # a line is a statement
-PIECE = 1 << 20  # bytes of lines that are parsed at a time
-BASE = "file:///"  # relative names are told apart from absolute ones, and stay as short as they were
+LINE_FORMATS = ("nt", "nq")  # one statement per line
+LINES_BYTES = 1 << 20  # bytes of lines that are parsed at a time
+BASE = "file:///"  # resolves relative IRIs without making them much longer
 
 
-def read(source: Source, into: Gathered) -> None:
-    """Every statement of a source; graph names are not looked at."""
-    into.begin(source)
+def read(source: Source, builder: GraphBuilder) -> None:
+    """Add every statement of a source; graph names are ignored."""
+    builder.start_source(source)
     with source.open() as file:
         try:
             if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
                 file.read(len(BOM_UTF8))
-            if source.format in LINES:
-                _read_lines(source, file, into)
+            if source.format in LINE_FORMATS:
+                _read_lines(source, file, builder)
             else:
-                _read_whole(source, file, into)
+                _read_whole(source, file, builder)
         except (OSError, ValueError) as error:
             raise InputError(f"{source.name}: cannot be read: {error}") from None
 
 
-def _read_lines(source: Source, file: IO[bytes], into: Gathered) -> None:
-    """Many lines at a time; if one of them is broken, one by one."""
+def _read_lines(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
+    """Parse many lines at a time; one by one if one of them is invalid."""
     from pyoxigraph import RdfFormat, parse
 
     format, number = getattr(RdfFormat, FORMATS[source.format]), 0
-    while lines := file.readlines(PIECE):
+    while lines := file.readlines(LINES_BYTES):
         try:
-            _take(list(parse(b"".join(lines), format)), into)
+            _add(list(parse(b"".join(lines), format)), builder)
         except SyntaxError:
             for place, line in enumerate(lines, number + 1):
                 try:
-                    _take(list(parse(line, format)), into)
+                    _add(list(parse(line, format)), builder)
                 except SyntaxError as error:
-                    into.broken(place, _reason(error))
+                    builder.reject(place, _reason(error))
         number += len(lines)
 
 
-def _read_whole(source: Source, file: IO[bytes], into: Gathered) -> None:
-    """Statement by statement; after an error nothing more, since what follows could be misread."""
+def _read_whole(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
+    """Parse statement by statement and stop at the first error: what follows it could be misread."""
     from pyoxigraph import RdfFormat, parse
 
-    form = _Form()
+    xml = _XmlCheck()
     if source.format == "rdf":
-        file = cast(IO[bytes], Passing(file, form.look))
+        file = cast(IO[bytes], Tee(file, xml.feed))
     parser = parse(file, getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
     try:
-        _take(parser, into)
+        _add(parser, builder)
     except SyntaxError as error:
         reason = _reason(error)
         if "LoadDocumentCallback" in reason:
-            hint = "nothing is fetched from elsewhere; put the context itself into the file"
-            raise InputError(f"{source.name}: its @context is a link, and {hint}") from None
-        into.broken(form.broken[0] if form.broken else error.lineno, reason, lasting=True)
-    if form.broken:  # the parser takes half a file for a whole one
-        into.broken(*form.broken, lasting=True)
-    into.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
+            hint = "contexts are not downloaded; copy the context into the file"
+            raise InputError(f"{source.name}: the @context is a link; {hint}") from None
+        builder.reject(xml.error[0] if xml.error else error.lineno, reason, fatal=True)
+    if xml.error:  # pyoxigraph accepts a truncated file
+        builder.reject(*xml.error, fatal=True)
+    builder.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
 
 
 def _reason(error: SyntaxError) -> str:
@@ -73,42 +73,44 @@ def _reason(error: SyntaxError) -> str:
     return reason.partition(": ")[2] if reason.startswith("Parser error") else reason
 
 
-class _Form:
-    """Whether XML that passes is well formed up to its end."""
+class _XmlCheck:
+    """Checks that an XML stream is well-formed up to its end."""
 
     def __init__(self) -> None:
         self._expat = expat.ParserCreate()
-        self.broken: tuple[int, str] | None = None  # line and reason
+        self.error: tuple[int, str] | None = None  # line and reason
 
-    def look(self, piece: bytes) -> None:
-        """The next piece of it; an empty one is the end."""
-        if self.broken is None:
+    def feed(self, chunk: bytes) -> None:
+        """The next chunk; an empty one is the end."""
+        if self.error is None:
             try:
-                self._expat.Parse(piece, not piece)
+                self._expat.Parse(chunk, not chunk)
             except expat.ExpatError as error:
-                self.broken = error.lineno, f"not well-formed XML ({expat.ErrorString(error.code)})"
+                self.error = error.lineno, f"not well-formed XML ({expat.ErrorString(error.code)})"
 
 
-def _take(statements: Iterable[Any], into: Gathered) -> None:
+def _add(statements: Iterable[Any], builder: GraphBuilder) -> None:
     from pyoxigraph import BlankNode, Literal, NamedNode
 
-    keeps_blank = into.choices.blank == "keep"
-    heads, relations, tails = into.pending
+    keeps_blank = builder.options.blank == "keep"
+    heads, relations, tails = builder.pending
     for subject, predicate, value, _ in statements:
         kinds = type(subject), type(value)
-        if kinds == (NamedNode, NamedNode):  # nearly all: no call for each
+        if kinds == (NamedNode, NamedNode):  # the usual case, without a call per triple
             heads.append(subject.value)
             relations.append(predicate.value)
             tails.append(value.value)
-            if len(heads) == STEP:
-                into.settle()
+            if len(heads) == CHUNK:
+                builder.flush()
         elif not {*kinds} <= {NamedNode, BlankNode, Literal}:
-            into.drop("statements about statements")
+            builder.drop("quoted triples")
         elif BlankNode in kinds and not keeps_blank:
-            into.drop("statements with blank nodes")
+            builder.drop("statements with blank nodes")
         else:
-            head = into.blank(subject.value) if kinds[0] is BlankNode else subject.value
+            head = builder.blank(subject.value) if kinds[0] is BlankNode else subject.value
             if kinds[1] is Literal:
-                into.literal(head, predicate.value, value.value, value.datatype.value, value.language)
+                builder.literal(head, predicate.value, value.value, value.datatype.value, value.language)
             else:
-                into.triple(head, predicate.value, into.blank(value.value) if kinds[1] is BlankNode else value.value)
+                builder.triple(
+                    head, predicate.value, builder.blank(value.value) if kinds[1] is BlankNode else value.value
+                )

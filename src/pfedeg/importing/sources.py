@@ -1,4 +1,4 @@
-"""Where triples come from: files, folders and standard input, packed or not, and what is in them."""
+"""Import sources: files, folders and standard input, their formats and compression."""
 
 import hashlib
 import io
@@ -26,73 +26,76 @@ SUFFIXES = {
     "pickle": "fede",
     "pq": "parquet",
 }
-PACKED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zst"}
-UNLIKE = {"rdf": ("nt", "nq", "ttl", "trig", "jsonld", "tsv", "csv"), "nt": ("rdf", "jsonld", "tsv", "csv")}
-STRANGE = {  # what some files turn out to be
-    b"\xff\xfe": "text in UTF-16; save it as UTF-8",
-    b"\xfe\xff": "text in UTF-16; save it as UTF-8",
+CONFLICTS = {  # detected format: formats that cannot be meant
+    "rdf": ("nt", "nq", "ttl", "trig", "jsonld", "tsv", "csv"),
+    "nt": ("rdf", "jsonld", "tsv", "csv"),
+}
+UNSUPPORTED = {  # by the first bytes
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
     b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or save it as CSV",
-    b"\xfd7zXZ": "packed by xz; unpack it, or pack it by gzip, bzip2 or zstd",
-    b"\x89PNG": "a picture",
-    b"%PDF": "a PDF",
+    b"\xfd7zXZ": "an xz-compressed file; decompress it, or use gzip, bzip2 or zstd",
+    b"\x89PNG": "a PNG image",
+    b"%PDF": "a PDF file",
 }
 
 
 @dataclass
 class Source:
-    """A file (or standard input) in one of FORMATS; what is read of it is counted, and its content hashed."""
+    """A file or standard input in one of FORMATS. Reading counts its bytes and hashes its content."""
 
     path: Path | None  # None is standard input
     format: str
-    packed: str | None  # gz, bz2, zst
-    head: bytes = b""  # of standard input, which cannot be read twice
-    seen: int = 0
+    compression: str | None  # gz, bz2, zst
+    head: bytes = b""  # the bytes of standard input that were read to detect the format
+    bytes_read: int = 0
     digest: Any = field(default_factory=hashlib.sha256)
 
     @property
     def name(self) -> str:
-        """How it is called in messages."""
+        """The name for messages."""
         return str(self.path) if self.path else "standard input"
 
     @property
     def size(self) -> int:
-        """Its bytes as they lie on the disk; 0 if not known."""
+        """The file size in bytes; 0 for standard input."""
         return self.path.stat().st_size if self.path else 0
 
     def open(self) -> io.BufferedReader:
-        """Its content, unpacked."""
+        """The decompressed content."""
         try:
             raw: IO[bytes] = self.path.open("rb") if self.path else sys.stdin.buffer
         except OSError as error:
             raise InputError(f"{self.name}: cannot be read: {error.strerror}") from None
-        counted: Any = Passing(raw, self._count, self.head)
-        if self.packed:
+        counted: Any = Tee(raw, self._count, self.head)
+        if self.compression:
             import pyarrow as pa
 
-            counted = pa.input_stream(io.BufferedReader(counted, 1 << 20), compression=PACKED[self.packed])
-        return io.BufferedReader(Passing(counted, self.digest.update), 1 << 20)
+            counted = pa.input_stream(io.BufferedReader(counted, 1 << 20), compression=COMPRESSIONS[self.compression])
+        return io.BufferedReader(Tee(counted, self.digest.update), 1 << 20)
 
-    def _count(self, piece: bytes) -> None:
-        self.seen += len(piece)
+    def _count(self, chunk: bytes) -> None:
+        self.bytes_read += len(chunk)
 
 
-class Passing(io.RawIOBase):
-    """Reads from a file, and shows to somebody what passes; what was read of it before comes first."""
+class Tee(io.RawIOBase):
+    """Reads from a file and passes every chunk to a callback as well."""
 
-    def __init__(self, file: Any, show: Callable[[bytes], None], before: bytes = b"") -> None:
-        """`show` is called with every piece, and at the end with an empty one."""
-        self._file, self._show, self._before = file, show, before
+    def __init__(self, file: Any, callback: Callable[[bytes], None], before: bytes = b"") -> None:
+        """`before` comes first, then the file. At the end, the callback gets an empty chunk."""
+        self._file, self._callback, self._before = file, callback, before
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._before[: len(buffer)] or self._file.read(len(buffer))
-        self._before = self._before[len(piece) :]
-        buffer[: len(piece)] = piece
-        self._show(piece)
-        return len(piece)
+        chunk = self._before[: len(buffer)] or self._file.read(len(buffer))
+        self._before = self._before[len(chunk) :]
+        buffer[: len(chunk)] = chunk
+        self._callback(chunk)
+        return len(chunk)
 
     def close(self) -> None:
         if self._file is not sys.stdin.buffer:
@@ -100,19 +103,19 @@ class Passing(io.RawIOBase):
         super().close()
 
 
-def find(paths: Sequence[str], format: str | None = None) -> list[Source]:
-    """The sources that paths name: files, all files of a folder that can be read, "-" for standard input."""
+def find_sources(paths: Sequence[str], format: str | None = None) -> list[Source]:
+    """The sources at these paths: files, all files of a known type in a folder, or "-" for standard input."""
     found: list[Source] = []
     for text in paths:
         path = Path(text)
         if text == "-":
             head = sys.stdin.buffer.read(4096)
-            found.append(Source(None, *_kind("standard input", head, None, format), head))
+            found.append(Source(None, *_detect("standard input", head, None, format), head))
         elif path.is_dir():
             files = [file for file in _files(path) if _suffix(file)[0] in SUFFIXES]
             if not files:
                 known = ", ".join(f".{name}" for name in SUFFIXES)
-                raise InputError(f"{path}: no file in it ends with one of {known} (also .gz, .bz2, .zst)")
+                raise InputError(f"{path}: no file with a known extension: {known} (also with .gz, .bz2, .zst)")
             found += [_source(file, format) for file in files]
         elif path.exists():
             found.append(_source(path, format))
@@ -122,15 +125,15 @@ def find(paths: Sequence[str], format: str | None = None) -> list[Source]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All files below a folder that are not hidden."""
+    """All files below a folder, without hidden ones."""
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}")
 
     files = []
-    for place, folders, names in os.walk(folder, onerror=refuse):
+    for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files += [Path(place, name) for name in sorted(names) if not name.startswith(".")]
+        files += [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
     return files
 
 
@@ -140,59 +143,59 @@ def _source(path: Path, format: str | None) -> Source:
             head = file.read(4096)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    return Source(path, *_kind(str(path), head, SUFFIXES.get(_suffix(path)[0]), format))
+    return Source(path, *_detect(str(path), head, SUFFIXES.get(_suffix(path)[0]), format))
 
 
-def _kind(name: str, head: bytes, named: str | None, given: str | None) -> tuple[str, str | None]:
-    """What a source holds, by what is given, its name or its looks, and how it is packed."""
-    packed = _magic(head)
-    inner = _unpacked(head, packed)
+def _detect(name: str, head: bytes, by_extension: str | None, given: str | None) -> tuple[str, str | None]:
+    """The format and compression of a source: the given format, else that of the extension, else detected."""
+    compression = _compression(head)
+    inner = _decompressed(head, compression)
     if not inner.strip():
         raise InputError(f"{name}: empty")
-    looks = _sniff(inner)
-    strange = next((what for magic, what in STRANGE.items() if inner.startswith(magic)), None)
-    if strange:
-        raise InputError(f"{name}: is {strange}")
-    chosen = given or named or looks or _unknown(name)
-    if (looks == "parquet") != (chosen == "parquet"):
-        what = "a Parquet file" if chosen == "parquet" else f"{chosen}, but a Parquet file"
-        raise InputError(f"{name}: is not {what}; rename it, or say what it is by --format")
-    if given is None and looks in ("rdf", "nt") and chosen in UNLIKE[looks]:
-        raise InputError(f"{name}: looks like {looks}, not {chosen}; rename it, or say what it is by --format {looks}")
-    return chosen, packed
+    detected = _detect_text(inner)
+    unsupported = next((what for magic, what in UNSUPPORTED.items() if inner.startswith(magic)), None)
+    if unsupported:
+        raise InputError(f"{name}: cannot import {unsupported}")
+    chosen = given or by_extension or detected or _refuse(name)
+    if (detected == "parquet") != (chosen == "parquet"):
+        problem = "not a Parquet file" if chosen == "parquet" else f"a Parquet file, not {chosen}"
+        raise InputError(f"{name}: {problem}; rename it, or give its --format")
+    if given is None and detected in ("rdf", "nt") and chosen in CONFLICTS[detected]:
+        raise InputError(f"{name}: looks like {detected}, not {chosen}; rename it, or add --format {detected}")
+    return chosen, compression
 
 
 def _suffix(path: Path) -> tuple[str, str | None]:
-    """The ending that tells the format, and the one that tells how it is packed."""
+    """The extensions of the format and of the compression."""
     parts = [part.lower() for part in path.name.split(".")[1:]]
-    packed = parts.pop() if parts and parts[-1] in PACKED else None
-    return (parts[-1] if parts else ""), packed
+    compression = parts.pop() if parts and parts[-1] in COMPRESSIONS else None
+    return (parts[-1] if parts else ""), compression
 
 
-def _magic(head: bytes) -> str | None:
-    return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+def _compression(head: bytes) -> str | None:
+    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
 
 
-def _unpacked(head: bytes, packed: str | None) -> bytes:
-    """The beginning of what is packed, as far as it can be told."""
-    if not packed:
+def _decompressed(head: bytes, compression: str | None) -> bytes:
+    """As much of the beginning as can be decompressed."""
+    if not compression:
         return head
     import pyarrow as pa
 
-    stream, parts = pa.input_stream(pa.BufferReader(head), compression=PACKED[packed]), []
+    stream, parts = pa.input_stream(pa.BufferReader(head), compression=COMPRESSIONS[compression]), []
     try:
-        while piece := stream.read(256):
-            parts.append(piece)
-    except (OSError, pa.ArrowException):  # the end of the piece is cut
+        while chunk := stream.read(256):
+            parts.append(chunk)
+    except (OSError, pa.ArrowException):  # the input ends in the middle of a block
         pass
     return b"".join(parts) or b"?"
 
 
-def _sniff(head: bytes) -> str | None:
-    """What a text is by its looks, where no name tells."""
+def _detect_text(head: bytes) -> str | None:
+    """The format of uncompressed content."""
     text = head.decode("utf-8-sig", "replace").lstrip()
     first = text.split("\n", 1)[0]
-    looks: tuple[tuple[str, Callable[[], bool]], ...] = (
+    tests: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("parquet", lambda: head.startswith(b"PAR1")),
         ("rdf", lambda: text.startswith(("<?xml", "<rdf:RDF"))),
         ("jsonld", lambda: text.startswith(("{", "["))),
@@ -201,8 +204,8 @@ def _sniff(head: bytes) -> str | None:
         ("tsv", lambda: first.count("\t") >= 2),
         ("csv", lambda: any(first.count(sign) >= 2 for sign in ",;|")),
     )
-    return next((name for name, fits in looks if fits()), None)
+    return next((name for name, matches in tests if matches()), None)
 
 
-def _unknown(name: str) -> str:
-    raise InputError(f"{name}: it is not clear what is in it; say so by --format {'|'.join(FORMATS)}")
+def _refuse(name: str) -> str:
+    raise InputError(f"{name}: unknown format; add --format {'|'.join(FORMATS)}")

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, sorted_unique
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.graphs.triples import sorted_unique
 
 FOREMOST = 3  # entities that are named
 

@@ -16,7 +16,8 @@ import numpy as np
 from pfedeg.engine.interface import cores, default_engine
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, distinct
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.triples import distinct
 from pfedeg.methods.base import Strategy
 from pfedeg.models.base import Tables
 from pfedeg.training.client import Client, build_clients

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import distinct
+from pfedeg.graphs.triples import distinct
 from pfedeg.inspection.facts import Facts, Numbers, meet
 
 Way = Literal["duplicate", "inverse"]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError
-from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split, normal
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split
+from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.text import suggest
 

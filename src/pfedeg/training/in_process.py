@@ -5,7 +5,7 @@ from functools import partial
 
 from pfedeg.engine.interface import Engine
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.federation import places
+from pfedeg.graphs.federation import positions
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
@@ -83,7 +83,7 @@ class PooledInProcess(InProcess):
         self._members = clients
         entities, relations = pool.graph.entities, pool.graph.relations
         self._views: dict[ClientId, tuple[Ids, Ids]] = {
-            name: (places(client.graph.entities, entities), places(client.graph.relations, relations))
+            name: (positions(client.graph.entities, entities), positions(client.graph.relations, relations))
             for name, client in clients.items()
         }
 

@@ -9,7 +9,8 @@ from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.errors import DataWarning, InputError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import Split, normal
+from pfedeg.graphs.knowledge_graph import Split
+from pfedeg.graphs.triples import normal
 from pfedeg.methods.base import Method
 from pfedeg.models.base import ModelType, Tables
 from pfedeg.text import suggest

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split, normal
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split
+from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Model, Tables
 from pfedeg.models.registry import MODELS
 from pfedeg.settings import build_settings

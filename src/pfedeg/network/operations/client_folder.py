@@ -16,7 +16,8 @@ from pfedeg.errors import InputError
 from pfedeg.files import create_folder, write_bytes, write_json, write_private
 from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.knowledge_graph import KnowledgeGraph, normal
+from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.triples import normal
 from pfedeg.network.channel import EndedError, Node, RefusedError, StrangeError, UnreachableError
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor as processes

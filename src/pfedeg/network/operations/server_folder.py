@@ -19,7 +19,7 @@ from typing import Any
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import create_folder, safe_name, write_bytes, write_json, write_private
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import normal
+from pfedeg.graphs.triples import normal
 from pfedeg.network.channel import EndedError, RefusedError, Seen, UnreachableError
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor as processes
