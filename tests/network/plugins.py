@@ -30,7 +30,7 @@ class DegreeWeighted(Strategy):
     """Clients send the degree of each shared entity and their loss; the server sends a mean and how far to trust it."""
 
     trust: float
-    absorb: Absorb = Absorb(replace=True)  # noqa: RUF009 (it is frozen)
+    absorb: Absorb = Absorb(replace=True)
     uploads: ClassVar[Contents] = Contents((ENTITY, SharedTable("degree", width=1)), ("loss",))
     downloads: ClassVar[Contents] = Contents((ENTITY, SharedTable("weight", width=1, partial=True)), ("trust", "round"))
 
