@@ -22,7 +22,8 @@ import numpy as np
 
 from pfedeg.cli.federation_demo import free_port
 from pfedeg.graphs.federation import Federation, partition
-from pfedeg.network.operations.server_folder import QUIET, nginx
+from pfedeg.network.flower_install import OFFLINE
+from pfedeg.network.operations.nginx import find_nginx
 from pfedeg.training.saved_run import Run
 
 NODES = 3
@@ -109,7 +110,7 @@ def measure_ours(graphs: Federation, folder: Path, rounds: int) -> dict[str, Any
         pfedeg("client", "init", str(folder / name), "--name", name, *where, *keys)
         pfedeg("server", "enroll", server, name, str(folder / name / "client.pub"))
     try:
-        pfedeg("server", "start", server, *([] if nginx() else ["--no-proxy"]))
+        pfedeg("server", "start", server, *([] if find_nginx() else ["--no-proxy"]))
         for name in names:
             pfedeg("client", "start", str(folder / name))
         run = ("--method", "pfedeg-plus", "--rounds", str(rounds), "--epochs", "1", "--eval-every", str(rounds))
@@ -144,7 +145,7 @@ def measure_plain(folder: Path, rounds: int, size: int) -> float:
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
-    environment = {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": f"{bin_}:{os.environ['PATH']}"}
+    environment = {**os.environ, **OFFLINE, "FLWR_HOME": str(home), "PATH": f"{bin_}:{os.environ['PATH']}"}
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*command: str) -> None:

@@ -1,4 +1,4 @@
-"""A network in memory: a Hub whose clients answer in this process; what they say can be watched, lost or forged."""
+"""A network in memory: a ServerChannel to clients in this process; responses can be read, lost or forged."""
 
 import hashlib
 import itertools
@@ -7,18 +7,18 @@ from pathlib import Path
 
 from pfedeg.engine.interface import Engine, default_engine
 from pfedeg.graphs.federation import Federation
-from pfedeg.network.channel import Reply, Seen
-from pfedeg.network.client_agent import Agent
-from pfedeg.network.request_manager import Member, Patience
-from pfedeg.network.server_run import Coordination
-from pfedeg.network.server_transport import Remote
+from pfedeg.network.channel import ClientStatus, Response
+from pfedeg.network.client_agent import ClientAgent
+from pfedeg.network.request_manager import Member, RequestManager, WaitPolicy
+from pfedeg.network.server_run import ServerRun
+from pfedeg.network.server_transport import RemoteTransport
 from pfedeg.training.config import Config
 
-SOON = Patience(wait=0.3, absent=0.2)
+SOON = WaitPolicy(timeout=0.3, absent_timeout=0.2)
 SECRET = b"a secret of the clients, 32 bytes"
 
 
-class Hand:
+class FakeSigner:
     """A signature for tests: a keyed hash, which whoever knows the name could make."""
 
     def __init__(self, name: str) -> None:
@@ -32,14 +32,14 @@ class Hand:
 
 
 class Network:
-    """Carries every message at once; `change` may look at, alter or lose (None) what a client answers."""
+    """Carries every message at once; `change` may look at, alter or lose (None) a client's response."""
 
-    def __init__(self, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, agents: Mapping[str, ClientAgent]) -> None:
         self.agents = dict(agents)
         self.sent: list[bytes] = []
         self.heard: list[bytes] = []
         self.change: Callable[[str, bytes], bytes | None] = lambda name, raw: raw
-        self.away: set[str] = set()
+        self.offline: set[str] = set()
         self.removed: set[str] = set()
         self.joined = dict.fromkeys(agents, 0)
         self._count = itertools.count()
@@ -51,26 +51,27 @@ class Network:
     def close(self) -> None:
         pass
 
-    def clients(self) -> Mapping[bytes, Seen]:
+    def clients(self) -> Mapping[bytes, ClientStatus]:
         return {
-            name.encode(): Seen(i, name not in self.away, str(self.joined[name])) for i, name in enumerate(self.agents)
+            name.encode(): ClientStatus(i, name not in self.offline, str(self.joined[name]))
+            for i, name in enumerate(self.agents)
         }
 
     def push(self, node: int, body: bytes) -> str:
         name, message = list(self.agents)[node], str(next(self._count))
         self.sent.append(body)
-        answer = self.agents[name].answer(body)
-        answer = None if answer is None else self.change(name, answer)
-        if answer is not None:
-            self.heard.append(answer)
-            self._replies[message] = answer
+        response = self.agents[name].respond(body)
+        response = None if response is None else self.change(name, response)
+        if response is not None:
+            self.heard.append(response)
+            self._replies[message] = response
         return message
 
-    def pull(self, sent: Iterable[str], most: int) -> Iterator[Reply]:
-        for message in list(sent):
+    def pull(self, requests: Iterable[str], limit: int) -> Iterator[Response]:
+        for message in list(requests):
             if message in self._replies:
                 body = self._replies.pop(message)
-                yield Reply(message, body if len(body) <= most else None, "too large")
+                yield Response(message, body if len(body) <= limit else None, "too large")
 
 
 def make_agents(
@@ -80,16 +81,16 @@ def make_agents(
     *,
     engine: Engine | None = None,
     allowed: Collection[str] = (),
-) -> dict[str, Agent]:
+) -> dict[str, ClientAgent]:
     return {
-        name: Agent(
+        name: ClientAgent(
             home / name,
             name,
             lambda seed, graph=graph: graph,
             secret,
             hashlib.sha256(secret).hexdigest()[:32],
-            sign=Hand(name).sign,
-            trusted=lambda certificate, body, signature: Hand("server").verify(body, signature),
+            sign=FakeSigner(name).sign,
+            trusted=lambda certificate, body, signature: FakeSigner("server").verify(body, signature),
             engine=engine or default_engine(1),
             allowed=lambda: allowed,
         )
@@ -97,28 +98,28 @@ def make_agents(
     }
 
 
-def coordinate(
+def start_run(
     network: Network,
     config: Config,
     out: Path,
     *,
     resume: bool = False,
-    patience: Patience = SOON,
+    policy: WaitPolicy = SOON,
     log: list[str] | None = None,
-) -> Coordination:
-    def connect(run: str) -> Remote:
-        members = {name: Member(name.encode(), Hand(name).verify) for name in network.agents}
-        told = [] if log is None else log
-        return Remote(
+) -> ServerRun:
+    def connect(run: str) -> RemoteTransport:
+        members = {name: Member(name.encode(), FakeSigner(name).verify) for name in network.agents}
+        write = [].append if log is None else log.append
+        requests = RequestManager(
             network,
             run,
-            config,
             members,
-            sign=Hand("server").sign,
+            sign=FakeSigner("server").sign,
             certificate=b"certificate",
-            patience=patience,
+            policy=policy,
             enrolled=lambda name: name not in network.removed,
-            log=told.append,
+            log=write,
         )
+        return RemoteTransport(requests, config, log=write)
 
-    return Coordination(config, connect, out=out, resume=resume, threads=1)
+    return ServerRun(config, connect, out=out, resume=resume, threads=1)

@@ -14,7 +14,6 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,19 @@ import httpx
 import numpy as np
 import pytest
 
-from loopback import Network, coordinate, make_agents
-from pfedeg.engine.interface import default_engine
+from loopback import Network, make_agents, start_run
 from pfedeg.errors import InputError, RunError
-from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.channel import RefusedError, Request
-from pfedeg.network.client_agent import Agent
-from pfedeg.network.client_session import Session
-from pfedeg.network.messages import PROTOCOL, Note, pack, split, unpack
+from pfedeg.network.client_agent import ClientAgent
+from pfedeg.network.client_session import ClientSession
+from pfedeg.network.messages import PROTOCOL, Message, pack, split, unpack
 from pfedeg.network.operations import certificates as keys
-from pfedeg.network.operations import supervisor as processes
+from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.alignment_secret import make_secret, read_secret
-from pfedeg.network.operations.client_folder import ClientHome, read_graph
-from pfedeg.network.operations.nginx import PATHS
-from pfedeg.network.operations.server_folder import ServerHome, nginx
+from pfedeg.network.operations.client_folder import ClientConfig, ClientFolder, read_graph
+from pfedeg.network.operations.nginx import PATHS, find_nginx
+from pfedeg.network.operations.server_folder import ServerFolder
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
 from pfedeg.training.run_folder import RunFolder, package_version
@@ -45,7 +42,7 @@ from toy import toy_federation
 
 pytestmark = [
     pytest.mark.federation,
-    pytest.mark.skipif(nginx() is None, reason="nginx is not installed"),
+    pytest.mark.skipif(find_nginx() is None, reason="nginx is not installed"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of what Flower imports
 ]
 
@@ -86,15 +83,13 @@ class Site:
         self.secret, self.server, self.port = path / "secret", path / "server", free_port()
         self.address = f"localhost:{self.port}"
         make_secret(self.secret)
-        self.home = ServerHome.create(self.server, "localhost", self.port)
+        self.home = ServerFolder.create(self.server, "localhost", self.port)
         for name in NAMES:
             self.home.enroll(name, self.add(name).public)
 
-    def add(self, name: str, data: str = "world") -> ClientHome:
-        url, ca = f"https://{self.address}", self.server / "ca.crt"
-        return ClientHome.create(
-            self.path / name, name=name, data=Path(data), server=url, ca=ca, secret=self.secret, threads=1
-        )
+    def add(self, name: str, data: str = "world") -> ClientFolder:
+        config = ClientConfig(name, data, f"https://{self.address}", threads=1)
+        return ClientFolder.create(self.path / name, config, ca=self.server / "ca.crt", secret=self.secret)
 
     def start(self) -> None:
         self.pfedeg("server", "start", self.server)
@@ -113,7 +108,7 @@ class Site:
                 with suppress(OSError, ValueError):
                     for pid in json.loads((folder / "run" / "processes.json").read_text()).values():
                         os.kill(pid, signal.SIGCONT)
-                processes.stop(folder)
+                supervisor.stop(folder)
 
     def pid(self, name: str) -> int:
         """The process that does the work: of a client, or "superlink" or "nginx" of the server; 0 if there is none."""
@@ -122,19 +117,19 @@ class Site:
         return found
 
     def state(self, name: str) -> str:
-        return str(ClientHome(self.path / name).status()["state"])
+        return str(ClientFolder(self.path / name).status()["state"])
 
-    def there(self) -> list[str]:
-        """Whom the SuperLink sees."""
+    def online(self) -> list[str]:
+        """The clients that are online."""
         try:
             clients = self.home.status()["clients"]
         except RunError:  # the SuperLink starts
             return []
-        return [name for name, about in clients.items() if about["there"]]
+        return [name for name, about in clients.items() if about["online"]]
 
     def settle(self) -> None:
         """Wait until all are there again."""
-        wait_until(lambda: self.there() == list(NAMES), 60, "all clients joined")
+        wait_until(lambda: self.online() == list(NAMES), 60, "all clients joined")
 
     def node(self, name: str) -> int:
         found: int = json.loads((self.path / name / "run" / "node.json").read_text())["node"]
@@ -247,10 +242,10 @@ def public(site: Site) -> httpx.Client:
 
 def fleet(site: Site, name: str, node: int = 0) -> Any:
     """A client's end of the network with this client's key; it does not join."""
-    from pfedeg.network import flower
+    from pfedeg.network.flower_channels import FlowerClientChannel
 
     folder = site.path / name
-    return flower.Node(site.address, str(folder / "ca.crt"), keys.read_pair(folder / "client.key"), node)
+    return FlowerClientChannel(site.address, str(folder / "ca.crt"), keys.read_pair(folder / "client.key"), node)
 
 
 def fleet_requests(node: int) -> dict[str, Any]:
@@ -323,8 +318,8 @@ def test_a_stranger_is_refused(site: Site) -> None:
     keys.make_pair(folder, "atlas")
     site.pfedeg("client", "start", folder)
     try:
-        wait_until(lambda: ClientHome(folder).status()["state"] == "refused", 30, "the stranger is refused")
-        assert "enrolled" in ClientHome(folder).status()["detail"]
+        wait_until(lambda: ClientFolder(folder).status()["state"] == "refused", 30, "the stranger is refused")
+        assert "enrolled" in ClientFolder(folder).status()["detail"]
     finally:
         site.pfedeg("client", "stop", folder)
     for node in (0, site.node("atlas")):
@@ -332,7 +327,7 @@ def test_a_stranger_is_refused(site: Site) -> None:
         with pytest.raises(RefusedError, match="401"):
             end.receive(1000)
         end.close()
-    assert site.there() == list(NAMES)
+    assert site.online() == list(NAMES)
 
 
 def test_only_tls_is_spoken(site: Site) -> None:
@@ -410,9 +405,9 @@ def test_no_detour_leads_to_other_interfaces(site: Site, target: str) -> None:
 def hello(site: Site, name: str, sign: Callable[[bytes], bytes], certificate: bytes) -> bytes:
     """A question that every client answers, if it comes from its server."""
     config, _ = configure(SETTINGS | {"method": "pfedeg-plus"}, "quick")
-    facts = {"to": name, "run": "audit", "nonce": "n", "certificate": certificate.decode(), "alignment": ""}
+    fields = {"to": name, "run": "audit", "nonce": "n", "certificate": certificate.decode(), "alignment": ""}
     more = {"protocol": PROTOCOL, "package": package_version(), "settings": config.as_dict()}
-    return pack(Note("hello", facts | more), sign)
+    return pack(Message("hello", fields | more), sign)
 
 
 def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,8 +436,8 @@ def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, mo
     other.mkdir()
     keys.make_authority(other, "localhost")
     forger, server = keys.Signer.of_server(other), keys.Signer.of_server(site.server)
-    with site.home.hub() as hub:
-        hub.open()
+    with site.home.channel() as channel:
+        channel.open()
         forged = [
             b"train",
             hello(site, "atlas", forger.sign, forger.certificate),
@@ -450,19 +445,19 @@ def test_code_of_the_server_is_not_run_at_clients(site: Site, tmp_path: Path, mo
         ]
         for body in forged:
             before = ignored()
-            sent = hub.push(node, body)
+            sent = channel.push(node, body)
             wait_until(lambda before=before: ignored() > before, 20, "the message is ignored")
-            assert list(hub.pull([sent], 1 << 20)) == []
+            assert list(channel.pull([sent], 1 << 20)) == []
         with monkeypatch.context() as patch:  # as an app of Flower's would talk
             patch.setattr(flower, "_content", lambda body: RecordDict({"config": ConfigRecord({"lr": 0.1})}))
             before = ignored()
-            sent = hub.push(node, b"")
+            sent = channel.push(node, b"")
         wait_until(lambda: ignored() > before, 20, "a message of Flower's own kind is ignored")
-        assert list(hub.pull([sent], 1 << 20)) == []
-        genuine = hub.push(node, hello(site, "atlas", server.sign, server.certificate))
-        (reply,) = wait_until(lambda: list(hub.pull([genuine], 1 << 20)), 20, "an answer to the server itself")
-        misled = hub.push(node, hello(site, "commerce", server.sign, server.certificate))
-        (other_reply,) = wait_until(lambda: list(hub.pull([misled], 1 << 20)), 20, "an answer to the wrong name")
+        assert list(channel.pull([sent], 1 << 20)) == []
+        genuine = channel.push(node, hello(site, "atlas", server.sign, server.certificate))
+        (reply,) = wait_until(lambda: list(channel.pull([genuine], 1 << 20)), 20, "an answer to the server itself")
+        misled = channel.push(node, hello(site, "commerce", server.sign, server.certificate))
+        (other_reply,) = wait_until(lambda: list(channel.pull([misled], 1 << 20)), 20, "an answer to the wrong name")
     assert unpack(split(reply.body)[1]).kind == "hello"
     assert unpack(split(other_reply.body)[1]).kind == "refusal"
     assert (site.state("atlas"), site.pid("atlas")) == ("joined", process)
@@ -478,14 +473,14 @@ def test_half_a_message_keeps_nobody_waiting(site: Site, monkeypatch: pytest.Mon
 
     server = keys.Signer.of_server(site.server)
     question = hello(site, "atlas", server.sign, server.certificate)
-    with site.home.hub() as hub:
-        hub.open()
+    with site.home.channel() as channel:
+        channel.open()
         with monkeypatch.context() as patch:
             patch.setattr(RuntimeHttpClient, "PushObject", lambda self, request: PushObjectResponse(stored=True))
-            half = hub.push(site.node("atlas"), question)
+            half = channel.push(site.node("atlas"), question)
         time.sleep(2)
-        whole = hub.push(site.node("atlas"), question)
-        (reply,) = wait_until(lambda: list(hub.pull([half, whole], 1 << 20)), 10, "an answer to the whole message")
+        whole = channel.push(site.node("atlas"), question)
+        (reply,) = wait_until(lambda: list(channel.pull([half, whole], 1 << 20)), 10, "an answer to the whole message")
     assert reply.to == whole
     assert unpack(split(reply.body)[1]).kind == "hello"
 
@@ -494,23 +489,13 @@ class Puppet:
     """A client in this process, with the key, the graph and the files of one whose process is stopped."""
 
     def __init__(self, site: Site, name: str) -> None:
-        self.home = ClientHome(site.path / name)
-        folder, place = self.home.path, self.home.place
-        self.signer = keys.Signer(keys.read_pair(folder / "client.key"))
-        secret = read_secret(folder / "secret")
-        self.agent = Agent(
-            folder / "runs",
-            name,
-            partial(read_graph, place.data, name),
-            secret,
-            fingerprint(secret),
-            sign=self.signer.sign,
-            trusted=lambda *signed: True,
-            engine=default_engine(1),
-        )
+        self.home = ClientFolder(site.path / name)
+        from pfedeg.network.operations.client_process import make_agent
+
+        self.agent = make_agent(self.home, lambda text: None)
         self.node = fleet(site, name)
 
-    def serve(self, answer: Callable[[Request, Note, bytes], bytes | None], until: Callable[[], bool]) -> None:
+    def serve(self, answer: Callable[[Request, Message, bytes], bytes | None], until: Callable[[], bool]) -> None:
         """Reply what `answer` makes of a request, what it asks and the right reply, until told to stop."""
         self.node.join()
         try:
@@ -519,12 +504,12 @@ class Puppet:
                 if request is None:
                     time.sleep(0.1)
                     continue
-                right = self.agent.answer(request.body)
+                right = self.agent.respond(request.body)
                 assert right is not None
                 changed = answer(request, unpack(split(request.body)[1]), right)
                 if changed is not None:
                     with suppress(RefusedError):
-                        self.node.reply(request, changed)
+                        self.node.respond(request, changed)
         finally:
             self.node.leave()
 
@@ -536,8 +521,8 @@ def test_replayed_and_forged_uploads_are_refused(site: Site, undisturbed: Traini
     captured: dict[int, bytes] = {}
     asked: list[tuple[str, int]] = []
 
-    def answer(request: Request, note: Note, right: bytes) -> bytes | None:
-        number = note.facts.get("round", 0)
+    def answer(request: Request, note: Message, right: bytes) -> bytes | None:
+        number = note.fields.get("round", 0)
         asked.append((note.kind, number))
         if note.kind != "train" or asked.count((note.kind, number)) > 1:
             return right
@@ -548,7 +533,7 @@ def test_replayed_and_forged_uploads_are_refused(site: Site, undisturbed: Traini
             body = split(right)[1]
             signature = thief.sign(body)
             with suppress(RefusedError):
-                other.reply(request, len(signature).to_bytes(2, "big") + signature + body)
+                other.respond(request, len(signature).to_bytes(2, "big") + signature + body)
             return None
         return right
 
@@ -560,8 +545,8 @@ def test_replayed_and_forged_uploads_are_refused(site: Site, undisturbed: Traini
     finally:
         other.close()
         site.pfedeg("client", "start", site.path / "atlas")
-    assert "refused an answer in the name of 'atlas': it has nonce" in said
-    assert "refused an answer in the name of 'atlas': not signed by this client" in said
+    assert "refused a response in the name of 'atlas': nonce is" in said
+    assert "refused a response in the name of 'atlas': not signed by this client" in said
     assert (asked.count(("train", 2)), asked.count(("train", 3))) == (2, 2)
     assert_undisturbed(site, run, undisturbed)
 
@@ -579,15 +564,15 @@ def test_a_removed_client_is_out_at_once(site: Site) -> None:
             end.close()
             result = run.finish()
         finally:
-            with pytest.raises(InputError, match="a key that was removed"):
+            with pytest.raises(InputError, match="a removed key can be enrolled again"):
                 site.home.enroll("government", folder / "client.pub")
-            assert "government" not in site.home.enrolled()
+            assert "government" not in site.home.enrollment.keys()  # noqa: SIM118 (a method)
             site.pfedeg("client", "stop", folder)
             keys.make_pair(folder, "government")
             site.pfedeg("server", "enroll", site.server, "government", folder / "client.pub")
             site.pfedeg("client", "start", folder)
     last = run.history()[-1]
-    assert last["missing"] == {"government": "is not enrolled any more"}
+    assert last["missing"] == {"government": "is no longer enrolled"}
     assert set(last["loss"]) == {"atlas", "commerce"}
     assert set(result["test"]["clients"]) == {"atlas", "commerce"}
 
@@ -609,8 +594,8 @@ def test_a_plugin_runs_where_every_client_allows_it(site: Site) -> None:
         wait_until(lambda: run.process.poll() is not None, 60, "the run is refused")
         assert run.process.returncode == 2
     (line,) = [line for line in run.said().splitlines() if line.startswith("error: ")]
-    told = f"'commerce' does not agree: the method {plugin!r} is not built in, and this client does not allow it"
-    assert f"{told}; its operator can: pfedeg client allow DIR {plugin}" in line
+    told = f"'commerce' refuses the run: the method {plugin!r} is not built in, and this client does not allow it"
+    assert f"{told}; to allow it: pfedeg client allow DIR {plugin}" in line
     assert not run.out.exists()
     site.pfedeg("client", "allow", site.path / "commerce", plugin)
     try:
@@ -638,9 +623,9 @@ def test_a_client_that_dies_before_it_records_a_round_does_so_later(tmp_path: Pa
     config, _ = configure(SETTINGS | {"method": "fede", "rounds": 3, "dim": 8, "epochs": 1}, "quick")
     network = Network(make_agents(toy_federation(), tmp_path))
     died: list[int] = []
-    record = Session._record
+    record = ClientSession._record
 
-    def die(session: Session, number: int, download: Any) -> None:
+    def die(session: ClientSession, number: int, download: Any) -> None:
         if number == 2 and not died:
             died.append(number)
             network.agents |= make_agents(toy_federation(), tmp_path)
@@ -651,17 +636,17 @@ def test_a_client_that_dies_before_it_records_a_round_does_so_later(tmp_path: Pa
     class Lost(BaseException):
         pass
 
-    answer = Agent.answer
+    respond = ClientAgent.respond
 
-    def lose(agent: Agent, raw: bytes) -> bytes | None:
+    def lose(agent: ClientAgent, raw: bytes) -> bytes | None:
         try:
-            return answer(agent, raw)
+            return respond(agent, raw)
         except Lost:
             return None
 
-    monkeypatch.setattr(Session, "_record", die)
-    monkeypatch.setattr(Agent, "answer", lose)
-    run = coordinate(network, config, tmp_path / "server").run()
+    monkeypatch.setattr(ClientSession, "_record", die)
+    monkeypatch.setattr(ClientAgent, "respond", lose)
+    run = start_run(network, config, tmp_path / "server").run()
     assert died
     for name in network.agents:
         assert [line["round"] for line in RunFolder(tmp_path / name / run.name).history()] == [1, 2, 3]
@@ -707,14 +692,14 @@ def test_the_proxy_may_die_at_any_moment(site: Site, undisturbed: Training) -> N
 def test_nothing_is_left_of_killed_watchers(site: Site) -> None:
     for folder, words in ((site.server, ("server", "start")), (site.path / "atlas", ("client", "start"))):
         left = json.loads((folder / "run" / "processes.json").read_text()).values()
-        os.kill(processes.watcher(folder) or 0, signal.SIGKILL)
+        os.kill(supervisor.find(folder) or 0, signal.SIGKILL)
         wait_until(lambda left=left: not any(Path(f"/proc/{pid}").exists() for pid in left), 20, "they end, too")
         site.pfedeg(*words, folder)
     site.settle()
 
 
 def test_a_client_that_hangs_is_left_out_and_comes_back(site: Site) -> None:
-    words = ("--quorum", 2, "--wait", 4, "--rounds", 12)
+    words = ("--quorum", 2, "--timeout", 4, "--rounds", 12)
     with site.run("hanging", *words) as run:
         run.reach(1)
         os.kill(site.pid("commerce"), signal.SIGSTOP)
@@ -724,7 +709,7 @@ def test_a_client_that_hangs_is_left_out_and_comes_back(site: Site) -> None:
             os.kill(site.pid("commerce"), signal.SIGCONT)
         result = run.finish()
     without = [line for line in run.history() if "missing" in line]
-    assert all(line["missing"] == {"commerce": "does not answer"} for line in without)
+    assert all(line["missing"] == {"commerce": "does not respond"} for line in without)
     assert all(set(line["loss"]) == {"atlas", "government"} for line in without)
     last = run.history()[-1]
     assert (last["round"], set(last["loss"]), "missing" in last) == (12, set(NAMES), False)
@@ -732,13 +717,13 @@ def test_a_client_that_hangs_is_left_out_and_comes_back(site: Site) -> None:
 
 
 def test_a_round_below_the_quorum_is_repeated(site: Site, undisturbed: Training) -> None:
-    with site.run("below-quorum", "--quorum", 3, "--wait", 3, "--absent", 3) as run:
+    with site.run("below-quorum", "--quorum", 3, "--timeout", 3, "--absent-timeout", 3) as run:
         run.reach(2)
         os.kill(site.pid("commerce"), signal.SIGSTOP)
         try:
-            wait_until(lambda: run.said().count("the round is repeated for commerce") >= 2, 60, "rounds repeated")
+            wait_until(lambda: run.said().count("repeating the round for commerce") >= 2, 60, "rounds repeated")
             stands = len(run.history())
-            wait_until(lambda: run.said().count("the round is repeated for commerce") >= 3, 60, "rounds repeated")
+            wait_until(lambda: run.said().count("repeating the round for commerce") >= 3, 60, "rounds repeated")
             assert len(run.history()) == stands < 6
         finally:
             os.kill(site.pid("commerce"), signal.SIGCONT)
@@ -751,7 +736,7 @@ def test_a_run_waits_for_who_comes_late(site: Site, undisturbed: Training) -> No
     site.pfedeg("client", "stop", site.path / "government")
     with site.run("late") as run:
         try:
-            wait_until(lambda: "client 'government' is not there" in run.said(), 30, "it is missed")
+            wait_until(lambda: "client 'government' is offline" in run.said(), 30, "it is missed")
             time.sleep(2)
             assert run.history() == []
         finally:

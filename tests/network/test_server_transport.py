@@ -13,18 +13,16 @@ import plugins
 import pytest
 from click.testing import CliRunner
 
-from loopback import SECRET, SOON, Hand, Network, coordinate, make_agents
+from loopback import SECRET, SOON, FakeSigner, Network, make_agents, start_run
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import align, token
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.methods.exchange import Upload
-from pfedeg.network import client_agent as agent
-from pfedeg.network import client_session as session
-from pfedeg.network import request_manager as asking
-from pfedeg.network.messages import PROTOCOL, Note, ProtocolError, check_change, pack, split, unpack
-from pfedeg.network.request_manager import Patience
+from pfedeg.network import client_agent, client_session, request_manager
+from pfedeg.network.messages import PROTOCOL, Message, ProtocolError, check_change, pack, split, unpack
+from pfedeg.network.request_manager import WaitPolicy
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
@@ -34,8 +32,8 @@ CLIENTS = ("atlas", "commerce", "government")
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "LOOK", 0.05)
-    monkeypatch.setattr(asking, "POLL", (0.01, 0.05))
+    monkeypatch.setattr(request_manager, "STATUS_POLL", 0.05)
+    monkeypatch.setattr(request_manager, "POLL", (0.01, 0.05))
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +72,10 @@ def assert_same(home: Path, twin: Training, result: dict[str, Any] | None) -> No
 
 def edit(name: str, raw: bytes, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> bytes:
     """A client's answer, changed and signed again by the same client: a client that lies."""
-    note = unpack(split(raw)[1])
-    facts, arrays = dict(note.facts), {key: array.copy() for key, array in note.arrays.items()}
-    kind = change(facts, arrays)
-    return pack(Note(kind or note.kind, facts, arrays), Hand(name).sign)
+    message = unpack(split(raw)[1])
+    fields, arrays = dict(message.fields), {key: array.copy() for key, array in message.arrays.items()}
+    kind = change(fields, arrays)
+    return pack(Message(kind or message.kind, fields, arrays), FakeSigner(name).sign)
 
 
 # The same result
@@ -90,7 +88,7 @@ def test_results_are_those_of_the_embedded_run(federation: Federation, tmp_path:
     config = settings(method, model="rotate" if method == "fede" else "transe", fraction=0.67)
     twin = Training(federation, config, secret=SECRET).run()
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, config, tmp_path / "server").run()
+    run = start_run(network, config, tmp_path / "server").run()
     assert_same(tmp_path / "clients", twin, run.result)
     assert [line["loss"] for line in run.history] == [line["loss"] for line in twin.history]
 
@@ -98,7 +96,7 @@ def test_results_are_those_of_the_embedded_run(federation: Federation, tmp_path:
 def test_kept_moments_give_the_same_too(federation: Federation, tmp_path: Path) -> None:
     config = settings(moments="keep", start="independent")
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, config, tmp_path / "server").run()
+    run = start_run(network, config, tmp_path / "server").run()
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
 
 
@@ -130,7 +128,7 @@ def test_tokens_that_end_in_zeros_are_not_cut() -> None:
 
 def test_what_reaches_the_server_has_no_names_triples_or_relations(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, settings("fede", evaluate="after_training"), tmp_path / "server").run()
+    run = start_run(network, settings("fede", evaluate="after_training"), tmp_path / "server").run()
     heard = b"".join(network.heard)
     names = {name for graph in federation.graphs.values() for name in (*graph.entities, *graph.relations)}
     found = [name for name in names if len(name) > 6 and name.encode() in heard]
@@ -144,11 +142,11 @@ def test_what_reaches_the_server_has_no_names_triples_or_relations(federation: F
         assert own.any()
         assert not any(row.tobytes() in heard for row in tables.entity[own])
     for raw in network.heard:
-        note = unpack(split(raw)[1])
-        assert set(note.facts) <= FIELDS[note.kind] | {"from", "run", "nonce", "asked"}
-        assert set(note.arrays) == ARRAYS[note.kind]
-        if "entity/values" in note.arrays:
-            assert note.arrays["entity/values"].shape == (len(shared.travelling[note.facts["from"]]), width)
+        message = unpack(split(raw)[1])
+        assert set(message.fields) <= FIELDS[message.kind] | {"from", "run", "nonce", "request"}
+        assert set(message.arrays) == ARRAYS[message.kind]
+        if "entity/values" in message.arrays:
+            assert message.arrays["entity/values"].shape == (len(shared.travelling[message.fields["from"]]), width)
 
 
 FIELDS = {
@@ -170,7 +168,7 @@ ARRAYS: dict[str, set[str]] = {
 def test_every_message_and_field_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
     for kind, fields in FIELDS.items():
-        (row,) = re.findall(rf"^\| `{kind}` answer \|(.*)$", text, re.MULTILINE)
+        (row,) = re.findall(rf"^\| `{kind}` response \|(.*)$", text, re.MULTILINE)
         assert set(re.findall(r"`([\w/]+)`", row)) == fields | {
             name.replace("entity", "TABLE") for name in ARRAYS[kind]
         }, kind
@@ -178,10 +176,10 @@ def test_every_message_and_field_is_documented() -> None:
 
 def test_tokens_are_sent_once_and_in_an_order_that_says_nothing(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, settings(rounds=1), tmp_path / "server")
+    run = start_run(network, settings(rounds=1), tmp_path / "server")
     for _ in run:
         break
-    coordinate(network, settings(rounds=1), tmp_path / "server", resume=True).run()
+    start_run(network, settings(rounds=1), tmp_path / "server", resume=True).run()
     tokens = [n.arrays["tokens"] for n in (unpack(split(raw)[1]) for raw in network.heard) if "tokens" in n.arrays]
     assert len(tokens) == len(CLIENTS)
     assert all(sorted(map(bytes, part)) == list(map(bytes, part)) for part in tokens)
@@ -189,7 +187,7 @@ def test_tokens_are_sent_once_and_in_an_order_that_says_nothing(federation: Fede
 
 def test_clients_get_their_own_row_of_the_affinity(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, settings(), tmp_path / "server").run()
+    run = start_run(network, settings(), tmp_path / "server").run()
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
     lines = [line for line in Run(folder).history if "affinity" in line]
     at = {line["round"]: line["affinity"]["atlas"] for line in run.history if "affinity" in line}
@@ -214,13 +212,13 @@ def test_plugins_give_the_results_of_the_embedded_run(
     config = settings(**(parts | {"trust": 0.7, "fraction": 0.67, "rounds": 5}))
     twin = Training(federation, config, secret=SECRET).run()
     network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
-    for _ in coordinate(network, config, tmp_path / "server"):  # a break: scalars and state come from the checkpoint
+    for _ in start_run(network, config, tmp_path / "server"):  # a break: scalars and state come from the checkpoint
         break
-    run = coordinate(network, config, tmp_path / "server", resume=True).run()
+    run = start_run(network, config, tmp_path / "server", resume=True).run()
     assert_same(tmp_path / "clients", twin, run.result)
     assert [line["loss"] for line in run.history] == [line["loss"] for line in twin.history]
-    begun = [note for note in (unpack(split(raw)[1]) for raw in network.heard) if note.kind == "begin"]
-    assert all(note.facts["scalars"] == {"loss": 0.0} and "degree/values" in note.arrays for note in begun)
+    begun = [message for message in (unpack(split(raw)[1]) for raw in network.heard) if message.kind == "begin"]
+    assert all(message.fields["scalars"] == {"loss": 0.0} and "degree/values" in message.arrays for message in begun)
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
     assert json.loads((folder / "config.json").read_text())["method"] == PLUGINS["method"]
 
@@ -231,18 +229,18 @@ def test_a_plugin_that_a_client_does_not_allow_is_refused(federation: Federation
     others = [identifier for name, identifier in PLUGINS.items() if name != part]
     agents["commerce"] = make_agents(federation, tmp_path / "clients", allowed=others)["commerce"]
     network = Network(agents)
-    told = f"client 'commerce' does not agree: the {part} '{PLUGINS[part]}' is not built in, and this client does not"
+    told = f"client 'commerce' refuses the run: the {part} '{PLUGINS[part]}' is not built in, and this client does not"
     with pytest.raises(InputError, match=re.escape(told)) as caught:
-        coordinate(network, settings(**PLUGINS), tmp_path / "server")
-    assert str(caught.value).endswith(f"its operator can: pfedeg client allow DIR {PLUGINS[part]}")
+        start_run(network, settings(**PLUGINS), tmp_path / "server")
+    assert str(caught.value).endswith(f"to allow it: pfedeg client allow DIR {PLUGINS[part]}")
     assert not (tmp_path / "server").exists()
 
 
 def test_code_that_is_not_allowed_is_not_even_imported(federation: Federation, tmp_path: Path) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
     wanted = settings().as_dict() | {"method": "antigravity:METHOD; reboot"}
-    note = ask("hello", settings=wanted, protocol=PROTOCOL, package=_package())
-    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    message = request("hello", settings=wanted, protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.respond(pack(message, FakeSigner("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert answer.text("reason").endswith("pfedeg client allow DIR 'antigravity:METHOD; reboot'")
     assert "antigravity" not in sys.modules
@@ -251,19 +249,19 @@ def test_code_that_is_not_allowed_is_not_even_imported(federation: Federation, t
 def test_an_allowed_plugin_that_is_not_installed_is_named(federation: Federation, tmp_path: Path) -> None:
     atlas = make_agents(federation, tmp_path, allowed=["nowhere.mine:METHOD"])["atlas"]
     wanted = settings().as_dict() | {"method": "nowhere.mine:METHOD"}
-    note = ask("hello", settings=wanted, protocol=PROTOCOL, package=_package())
-    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    message = request("hello", settings=wanted, protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.respond(pack(message, FakeSigner("server").sign)) or b"")[1])
     assert "'nowhere.mine:METHOD' is allowed at this client but cannot be loaded" in answer.text("reason")
 
 
 def test_a_run_does_not_go_on_with_a_plugin_that_is_allowed_no_more(federation: Federation, tmp_path: Path) -> None:
     config = settings(PLUGINS["method"])
     network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
-    run = coordinate(network, config, tmp_path / "server")
+    run = start_run(network, config, tmp_path / "server")
     for _ in run:
         break
     atlas = make_agents(federation, tmp_path / "clients")["atlas"]
-    answer = atlas.answer(pack(ask("train", run=run.name, round=2), Hand("server").sign)) or b""
+    answer = atlas.respond(pack(request("train", run=run.name, round=2), FakeSigner("server").sign)) or b""
     assert "is not built in, and this client does not allow it" in unpack(split(answer)[1]).text("reason")
 
 
@@ -279,44 +277,44 @@ def test_what_a_method_does_not_declare_is_not_sent(
     monkeypatch.setattr(plugins.DegreeWeighted, "upload", upload)
     network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
     with pytest.raises(RunError, match=r"atlas: what client 'atlas' sends by the method Degree-weighted is invalid"):
-        coordinate(network, settings(PLUGINS["method"]), tmp_path / "server").run()
+        start_run(network, settings(PLUGINS["method"]), tmp_path / "server").run()
     assert not any("relation/values" in unpack(split(raw)[1]).arrays for raw in network.heard)
 
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda facts, arrays: facts["scalars"].update(loss=float("1e999")), "scalar 'loss' is inf, not a finite"),
-        (lambda facts, arrays: facts["scalars"].update(loss="low"), "scalar 'loss' is 'low', not a finite number"),
-        (lambda facts, arrays: facts["scalars"].update(loss=True), "scalar 'loss' is True, not a finite number"),
-        (lambda facts, arrays: facts["scalars"].update(loss=10**400), "int too large"),
-        (lambda facts, arrays: facts["scalars"].update(more=1.0), "scalars: expected loss, found loss, more"),
-        (lambda facts, arrays: facts.pop("scalars"), "scalars: expected loss, found none"),
-        (lambda facts, arrays: facts.update(scalars=[1.0]), "scalars are not an object"),
-        (lambda facts, arrays: arrays.pop("degree/ids"), "table 'degree' without ids or values"),
+        (lambda fields, arrays: fields["scalars"].update(loss=float("1e999")), "scalar 'loss' is inf, not a finite"),
+        (lambda fields, arrays: fields["scalars"].update(loss="low"), "scalar 'loss' is 'low', not a finite number"),
+        (lambda fields, arrays: fields["scalars"].update(loss=True), "scalar 'loss' is True, not a finite number"),
+        (lambda fields, arrays: fields["scalars"].update(loss=10**400), "int too large"),
+        (lambda fields, arrays: fields["scalars"].update(more=1.0), "scalars: expected loss, found loss, more"),
+        (lambda fields, arrays: fields.pop("scalars"), "scalars: expected loss, found none"),
+        (lambda fields, arrays: fields.update(scalars=[1.0]), "scalars are not an object"),
+        (lambda fields, arrays: arrays.pop("degree/ids"), "table 'degree' without ids or values"),
         (
-            lambda facts, arrays: arrays.update({"degree/values": arrays["degree/values"].astype(np.float64)}),
+            lambda fields, arrays: arrays.update({"degree/values": arrays["degree/values"].astype(np.float64)}),
             "table 'degree': its values are float64",
         ),
         (
-            lambda facts, arrays: arrays.update({"degree/values": arrays["entity/values"]}),
+            lambda fields, arrays: arrays.update({"degree/values": arrays["entity/values"]}),
             "table 'degree': its values are float32 of shape",
         ),
         (
-            lambda facts, arrays: arrays.update({"degree/values": arrays["degree/values"] * np.float32(np.nan)}),
+            lambda fields, arrays: arrays.update({"degree/values": arrays["degree/values"] * np.float32(np.nan)}),
             "table 'degree': values that are not finite",
         ),
         (
-            lambda facts, arrays: arrays.update({"degree/ids": arrays["degree/ids"][::-1].copy()}),
+            lambda fields, arrays: arrays.update({"degree/ids": arrays["degree/ids"][::-1].copy()}),
             "table 'degree': its ids are not those",
         ),
         (
-            lambda facts, arrays: arrays.update(
+            lambda fields, arrays: arrays.update(
                 {"extra/ids": arrays["degree/ids"], "extra/values": arrays["degree/values"]}
             ),
             "tables: expected entity, degree, found",
         ),
-        (lambda facts, arrays: arrays.update({"loose": arrays["degree/values"]}), "table '' without ids or values"),
+        (lambda fields, arrays: arrays.update({"loose": arrays["degree/values"]}), "table '' without ids or values"),
     ],
 )
 def test_an_upload_that_the_method_does_not_declare_is_refused(
@@ -325,28 +323,30 @@ def test_an_upload_that_the_method_does_not_declare_is_refused(
     network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
 
     def tamper(name: str, raw: bytes) -> bytes:
-        note = unpack(split(raw)[1])
-        if (name, note.kind, note.facts.get("round")) != ("atlas", "train", 2):
+        message = unpack(split(raw)[1])
+        if (name, message.kind, message.fields.get("round")) != ("atlas", "train", 2):
             return raw
-        facts, arrays = json.loads(json.dumps(dict(note.facts))), dict(note.arrays)
-        spoil(facts, arrays)
-        return infinite(note) if "inf" in reason else pack(Note(note.kind, facts, arrays), Hand(name).sign)
+        fields, arrays = json.loads(json.dumps(dict(message.fields))), dict(message.arrays)
+        spoil(fields, arrays)
+        return (
+            infinite(message) if "inf" in reason else pack(Message(message.kind, fields, arrays), FakeSigner(name).sign)
+        )
 
-    def infinite(note: Note) -> bytes:
+    def infinite(message: Message) -> bytes:
         """With 1e999, which JSON reads as infinity and `pack` does not write."""
-        text = split(pack(note, Hand("atlas").sign))[1]
-        loss = repr(note.facts["scalars"]["loss"]).encode()
+        text = split(pack(message, FakeSigner("atlas").sign))[1]
+        loss = repr(message.fields["scalars"]["loss"]).encode()
         body = text.replace(
             b'scalars\\": {\\"loss\\": ' + loss, b'scalars\\": {\\"loss\\": ' + b"1e999".ljust(len(loss))
         )
         assert body != text
-        signature = Hand("atlas").sign(body)
+        signature = FakeSigner("atlas").sign(body)
         return len(signature).to_bytes(2, "big") + signature + body
 
     network.change = tamper
     log: list[str] = []
     config = settings(PLUGINS["method"], rounds=3)
-    run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log).run()
+    run = start_run(network, config, tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2), log=log).run()
     assert reason in run.history[1]["missing"]["atlas"]
     assert "missing" not in run.history[2]
     assert any("atlas" in line and reason in line for line in log)
@@ -358,15 +358,15 @@ def test_an_upload_that_the_method_does_not_declare_is_refused(
 def test_a_client_with_another_secret_is_named(federation: Federation, tmp_path: Path) -> None:
     agents = make_agents(federation, tmp_path / "clients")
     agents["commerce"] = make_agents(federation, tmp_path / "clients", secret=b"other" * 8)["commerce"]
-    with pytest.raises(InputError, match="'commerce' has another alignment secret"):
-        coordinate(Network(agents), settings(), tmp_path / "server")
+    with pytest.raises(InputError, match="'commerce' has a different alignment secret from the others"):
+        start_run(Network(agents), settings(), tmp_path / "server")
     assert not (tmp_path / "server").exists()
 
 
 def test_a_client_that_is_enrolled_under_another_name_is_told(federation: Federation, tmp_path: Path) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    note = ask("hello", to="ATLAS", settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
-    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    message = request("hello", to="ATLAS", settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.respond(pack(message, FakeSigner("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert answer.text("reason") == "this client is called 'atlas', and the server has enrolled it as 'ATLAS'"
 
@@ -374,8 +374,8 @@ def test_a_client_that_is_enrolled_under_another_name_is_told(federation: Federa
 def test_no_overlap_at_all_gets_a_hint(tmp_path: Path) -> None:
     graphs = {n: KnowledgeGraph.from_names([(f"{n}{i}", "r", f"{n}{i + 1}") for i in range(5)]) for n in ("a", "b")}
     network = Network(make_agents(Federation(graphs), tmp_path / "clients"))
-    with pytest.raises(InputError, match="share no entity at all; do they name things alike"):
-        coordinate(network, settings(), tmp_path / "server")
+    with pytest.raises(InputError, match="the clients share no entities; do all clients use the same names"):
+        start_run(network, settings(), tmp_path / "server")
 
 
 def test_another_version_is_refused_by_the_client(
@@ -383,8 +383,8 @@ def test_another_version_is_refused_by_the_client(
 ) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
     monkeypatch.setattr("pfedeg.network.server_transport.package_version", lambda: "9.9")
-    with pytest.raises(InputError, match=r"'atlas' does not agree: the server runs pfedeg 9\.9, this client"):
-        coordinate(network, settings(), tmp_path / "server")
+    with pytest.raises(InputError, match=r"'atlas' refuses the run: the server runs pfedeg 9\.9, this client"):
+        start_run(network, settings(), tmp_path / "server")
 
 
 @pytest.mark.parametrize("wrong", [{"dim": 0}, {"method": "single"}, {"unknown": 1}, {"rounds": None}])
@@ -392,8 +392,8 @@ def test_settings_that_are_not_whole_are_refused_by_the_client(
     federation: Federation, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    facts = ask("hello", settings=settings().as_dict() | wrong, protocol=PROTOCOL, package=_package())
-    answer = unpack(split(atlas.answer(pack(facts, Hand("server").sign)) or b"")[1])
+    fields = request("hello", settings=settings().as_dict() | wrong, protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.respond(pack(fields, FakeSigner("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert "settings" in answer.text("reason")
 
@@ -404,26 +404,26 @@ def _package() -> str:
     return package_version()
 
 
-def ask(kind: str, arrays: dict[str, Any] | None = None, **facts: Any) -> Note:
+def request(kind: str, arrays: dict[str, Any] | None = None, **fields: Any) -> Message:
     usual = {"to": "atlas", "run": "r1", "nonce": "n1", "certificate": "c"}
-    return Note(kind, usual | facts, arrays or {})
+    return Message(kind, usual | fields, arrays or {})
 
 
 # What a client refuses
 
 
 @pytest.mark.parametrize(
-    ("note", "hand"),
+    ("message", "hand"),
     [
-        (ask("hello"), "stranger"),
-        (ask("train"), "commerce"),
+        (request("hello"), "stranger"),
+        (request("train"), "commerce"),
     ],
 )
 def test_a_client_does_not_answer_what_is_not_from_its_server_and_for_itself(
-    federation: Federation, tmp_path: Path, note: Note, hand: str
+    federation: Federation, tmp_path: Path, message: Message, hand: str
 ) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    assert atlas.answer(pack(note, Hand(hand).sign)) is None
+    assert atlas.respond(pack(message, FakeSigner(hand).sign)) is None
     assert not (tmp_path / "atlas").exists()
 
 
@@ -431,14 +431,14 @@ def test_a_client_does_not_answer_what_is_not_from_its_server_and_for_itself(
     "raw", [b"", b"\0" * 40, b"\0\x20" + b"x" * 100, b"\0\x01x" + b"\xff" * 80, b"PK\x03\x04" * 50]
 )
 def test_a_client_does_not_answer_rubbish(federation: Federation, tmp_path: Path, raw: bytes) -> None:
-    assert make_agents(federation, tmp_path)["atlas"].answer(raw) is None
+    assert make_agents(federation, tmp_path)["atlas"].respond(raw) is None
 
 
 @pytest.mark.parametrize("run", ["../evil", "", "a/b", "A" * 65, ".hidden"])
 def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_path: Path, run: str) -> None:
     atlas = make_agents(federation, tmp_path / "home")["atlas"]
-    note = ask("hello", run=run, settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
-    answer = unpack(split(atlas.answer(pack(note, Hand("server").sign)) or b"")[1])
+    message = request("hello", run=run, settings=settings().as_dict(), protocol=PROTOCOL, package=_package())
+    answer = unpack(split(atlas.respond(pack(message, FakeSigner("server").sign)) or b"")[1])
     assert answer.kind == "refusal"
     assert list(tmp_path.iterdir()) == []
 
@@ -446,25 +446,25 @@ def test_a_run_cannot_be_named_to_leave_the_folder(federation: Federation, tmp_p
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"] * np.nan}), "not finite"),
+        (lambda fields, arrays: arrays.update({"entity/values": arrays["entity/values"] * np.nan}), "not finite"),
         (
-            lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"].astype(np.float64)}),
+            lambda fields, arrays: arrays.update({"entity/values": arrays["entity/values"].astype(np.float64)}),
             "its values are float64 of shape",
         ),
         (
-            lambda facts, arrays: arrays.update({"entity/values": arrays["entity/values"][:, :4]}),
+            lambda fields, arrays: arrays.update({"entity/values": arrays["entity/values"][:, :4]}),
             "not float32 of shape",
         ),
         (
-            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 10**6}),
+            lambda fields, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 10**6}),
             "its ids are not those of the client's shared entities",
         ),
         (
-            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"][::-1].copy()}),
+            lambda fields, arrays: arrays.update({"entity/ids": arrays["entity/ids"][::-1].copy()}),
             "its ids are not those of the client's shared entities, in order",
         ),
-        (lambda facts, arrays: arrays.pop("entity/ids"), "table 'entity' without ids or values"),
-        (lambda facts, arrays: facts.update(round=0), "round is 0"),
+        (lambda fields, arrays: arrays.pop("entity/ids"), "table 'entity' without ids or values"),
+        (lambda fields, arrays: fields.update(round=0), "round is 0"),
     ],
 )
 def test_a_client_checks_what_it_downloads(
@@ -474,15 +474,15 @@ def test_a_client_checks_what_it_downloads(
     push = network.push
 
     def tamper(node: int, body: bytes) -> str:
-        note = unpack(split(body)[1])
-        if note.kind == "train" and note.facts["to"] == "atlas":
-            facts, arrays = dict(note.facts), dict(note.arrays)
-            spoil(facts, arrays)
-            body = pack(Note("train", facts, arrays), Hand("server").sign)
+        message = unpack(split(body)[1])
+        if message.kind == "train" and message.fields["to"] == "atlas":
+            fields, arrays = dict(message.fields), dict(message.arrays)
+            spoil(fields, arrays)
+            body = pack(Message("train", fields, arrays), FakeSigner("server").sign)
         return push(node, body)
 
     network.push = tamper  # type: ignore[method-assign]
-    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    run = start_run(network, settings(rounds=1), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2)).run()
     assert reason in run.history[0]["missing"]["atlas"]
 
 
@@ -490,7 +490,7 @@ def test_a_client_checks_what_it_downloads(
 
 
 def spoil_values(change: Callable[[Any], Any]) -> Callable[..., Any]:
-    def spoil(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def spoil(fields: dict[str, Any], arrays: dict[str, Any]) -> None:
         arrays["entity/values"] = change(arrays["entity/values"])
 
     return spoil
@@ -504,16 +504,16 @@ def spoil_values(change: Callable[[Any], Any]) -> Callable[..., Any]:
         (spoil_values(lambda values: values[:-1]), "not float32 of shape"),
         (spoil_values(lambda values: values + np.float32(2)), "a number changed by"),
         (
-            lambda facts, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 1}),
+            lambda fields, arrays: arrays.update({"entity/ids": arrays["entity/ids"] + 1}),
             "its ids are not those of the client's shared entities",
         ),
-        (lambda facts, arrays: facts.update(round=1), "of round 1, not 2"),
-        (lambda facts, arrays: facts.update(loss="low"), "loss is missing"),
-        (lambda facts, arrays: facts.update(loss=None), "loss is missing"),
-        (lambda facts, arrays: "evaluate", "evaluate to a train"),
-        (lambda facts, arrays: facts.update({"from": "commerce"}), "it has from 'commerce'"),
-        (lambda facts, arrays: facts.update(nonce="0" * 32), "it has nonce"),
-        (lambda facts, arrays: facts.update(run="other"), "it has run 'other'"),
+        (lambda fields, arrays: fields.update(round=1), "round is 1, expected 2"),
+        (lambda fields, arrays: fields.update(loss="low"), "loss is missing"),
+        (lambda fields, arrays: fields.update(loss=None), "loss is missing"),
+        (lambda fields, arrays: "evaluate", "response 'evaluate' to request 'train'"),
+        (lambda fields, arrays: fields.update({"from": "commerce"}), "from is 'commerce', expected 'atlas'"),
+        (lambda fields, arrays: fields.update(nonce="0" * 32), "nonce is"),
+        (lambda fields, arrays: fields.update(run="other"), "run is 'other', expected"),
     ],
 )
 def test_an_upload_that_cannot_be_is_refused_and_the_last_good_one_used(
@@ -522,13 +522,17 @@ def test_an_upload_that_cannot_be_is_refused_and_the_last_good_one_used(
     network = Network(make_agents(federation, tmp_path / "clients"))
 
     def tamper(name: str, raw: bytes) -> bytes:
-        note = unpack(split(raw)[1])
-        return edit(name, raw, spoil) if (name, note.kind, note.facts.get("round")) == ("atlas", "train", 2) else raw
+        message = unpack(split(raw)[1])
+        return (
+            edit(name, raw, spoil)
+            if (name, message.kind, message.fields.get("round")) == ("atlas", "train", 2)
+            else raw
+        )
 
     network.change = tamper
     log: list[str] = []
     config = settings(rounds=3)
-    run = coordinate(network, config, tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log)
+    run = start_run(network, config, tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2), log=log)
     good = {}
     for done in run:
         good[done.number] = run._transport.latest["atlas"].tables["entity"].values
@@ -544,16 +548,16 @@ def test_a_replayed_upload_is_refused(federation: Federation, tmp_path: Path) ->
     kept: list[bytes] = []
 
     def replay(name: str, raw: bytes) -> bytes:
-        note = unpack(split(raw)[1])
-        if name != "atlas" or note.kind != "train":
+        message = unpack(split(raw)[1])
+        if name != "atlas" or message.kind != "train":
             return raw
         kept.append(raw)
         return kept[0]
 
     network.change = replay
-    run = coordinate(network, settings(rounds=2), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    run = start_run(network, settings(rounds=2), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2)).run()
     assert "missing" not in run.history[0]
-    assert "it has nonce" in run.history[1]["missing"]["atlas"]
+    assert "nonce is" in run.history[1]["missing"]["atlas"]
 
 
 def test_an_answer_in_anothers_name_does_not_stop_its_own(federation: Federation, tmp_path: Path) -> None:
@@ -564,12 +568,12 @@ def test_an_answer_in_anothers_name_does_not_stop_its_own(federation: Federation
     def forge(name: str, raw: bytes) -> bytes:
         if name == "atlas" and not forged and unpack(split(raw)[1]).kind == "train":
             forged.append(raw)
-            return edit("commerce", raw, lambda facts, arrays: None)
+            return edit("commerce", raw, lambda fields, arrays: None)
         return raw
 
     network.change = forge
     log: list[str] = []
-    run = coordinate(network, config, tmp_path / "server", log=log).run()
+    run = start_run(network, config, tmp_path / "server", log=log).run()
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
     assert any("in the name of 'atlas': not signed by this client" in line for line in log)
 
@@ -580,10 +584,10 @@ def test_metrics_that_cannot_be_are_refused(federation: Federation, tmp_path: Pa
 
     def tamper(name: str, raw: bytes) -> bytes:
         wrong = name == "atlas" and unpack(split(raw)[1]).kind == "evaluate"
-        return edit(name, raw, lambda facts, arrays: facts.update(valid=metrics)) if wrong else raw
+        return edit(name, raw, lambda fields, arrays: fields.update(valid=metrics)) if wrong else raw
 
     network.change = tamper
-    run = coordinate(network, settings(rounds=2), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    run = start_run(network, settings(rounds=2), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2)).run()
     assert sorted(run.history[1]["valid"]["clients"]) == ["commerce", "government"]
 
 
@@ -593,7 +597,7 @@ def test_a_number_may_move_as_far_as_adam_can(federation: Federation) -> None:
 
     before = Rows(rows, np.zeros((len(rows), 2), np.float32))
     check_change(before, Rows(rows, np.full((len(rows), 2), 0.5, np.float32)), 0.5)
-    with pytest.raises(ProtocolError, match=r"changed by 0\.5; training can change it by 0\.4"):
+    with pytest.raises(ProtocolError, match=r"changed by 0\.5; training changes it by 0\.4"):
         check_change(before, Rows(rows, np.full((len(rows), 2), 0.5, np.float32)), 0.4)
     with pytest.raises(ProtocolError, match="changed by nan"):
         check_change(before, Rows(rows, np.full((len(rows), 2), np.nan, np.float32)), 0.4)
@@ -608,19 +612,19 @@ def test_rows_to_start_from_cannot_be_made_up(federation: Federation, tmp_path: 
         return edit(name, raw, spoil_values(lambda values: values * np.float32(100))) if wrong else raw
 
     network.change = tamper
-    with pytest.raises(InputError, match="'atlas' does not begin: its answer was refused: begin: "):
-        coordinate(network, settings(start=start), tmp_path / "server")
+    with pytest.raises(InputError, match="'atlas' does not begin: its response was refused: begin: "):
+        start_run(network, settings(start=start), tmp_path / "server")
 
 
 @pytest.mark.parametrize(
     ("kind", "spoil"),
     [
-        ("hello", lambda facts, arrays: facts.update(triples=10**400)),
-        ("hello", lambda facts, arrays: facts.update(triples=True)),
-        ("train", lambda facts, arrays: facts.update(round=10**400)),
-        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**400)),
-        ("evaluate", lambda facts, arrays: facts["valid"].update(triples=10**9)),
-        ("finish", lambda facts, arrays: facts.update(test={"triples": 1, "mrr": "1"})),
+        ("hello", lambda fields, arrays: fields.update(triples=10**400)),
+        ("hello", lambda fields, arrays: fields.update(triples=True)),
+        ("train", lambda fields, arrays: fields.update(round=10**400)),
+        ("evaluate", lambda fields, arrays: fields["valid"].update(triples=10**400)),
+        ("evaluate", lambda fields, arrays: fields["valid"].update(triples=10**9)),
+        ("finish", lambda fields, arrays: fields.update(test={"triples": 1, "mrr": "1"})),
     ],
 )
 def test_odd_numbers_do_not_stop_the_server(
@@ -629,16 +633,16 @@ def test_odd_numbers_do_not_stop_the_server(
     network = Network(make_agents(federation, tmp_path / "clients"))
 
     def tamper(name: str, raw: bytes) -> bytes:
-        note = unpack(split(raw)[1])
-        late = note.facts.get("round", 9) > 2  # how many triples it evaluates is known by then
-        return edit(name, raw, spoil) if name == "atlas" and note.kind == kind and (late or kind == "train") else raw
+        message = unpack(split(raw)[1])
+        late = message.fields.get("round", 9) > 2  # how many triples it evaluates is known by then
+        return edit(name, raw, spoil) if name == "atlas" and message.kind == kind and (late or kind == "train") else raw
 
     network.change = tamper
-    refused = pytest.raises(InputError, match="'atlas' does not agree") if kind == "hello" else nullcontext()
+    refused = pytest.raises(InputError, match="'atlas' refuses the run") if kind == "hello" else nullcontext()
     with refused:
-        run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+        run = start_run(network, settings(), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2)).run()
         lines = [*run.history, run.result or {}]
-        assert any("its answer was refused" in line.get("missing", {}).get("atlas", "") for line in lines)
+        assert any("its response was refused" in line.get("missing", {}).get("atlas", "") for line in lines)
 
 
 def test_text_that_cannot_be_written_is_refused(federation: Federation, tmp_path: Path) -> None:
@@ -649,20 +653,20 @@ def test_text_that_cannot_be_written_is_refused(federation: Federation, tmp_path
             return raw
         body = split(raw)[1].replace(b'\\"seconds\\"', b'\\"\\\\ud800\\" ')
         assert body != split(raw)[1]
-        signature = Hand("atlas").sign(body)
+        signature = FakeSigner("atlas").sign(body)
         return len(signature).to_bytes(2, "big") + signature + body
 
     network.change = tamper
-    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2)).run()
+    run = start_run(network, settings(rounds=1), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2)).run()
     assert "not a message (UnicodeEncodeError)" in run.history[0]["missing"]["atlas"]
 
 
 def test_a_client_outlives_text_that_cannot_be_written(federation: Federation, tmp_path: Path) -> None:
     atlas = make_agents(federation, tmp_path)["atlas"]
-    raw = pack(ask("hello", certificate="XXXXXX"), Hand("server").sign)
+    raw = pack(request("hello", certificate="XXXXXX"), FakeSigner("server").sign)
     body = split(raw)[1].replace(b"XXXXXX", b"\\\\ud800"[:7].ljust(6))
-    signature = Hand("server").sign(body)
-    assert atlas.answer(len(signature).to_bytes(2, "big") + signature + body) is None
+    signature = FakeSigner("server").sign(body)
+    assert atlas.respond(len(signature).to_bytes(2, "big") + signature + body) is None
 
 
 def test_what_fails_at_a_client_is_told_without_its_paths(federation: Federation, tmp_path: Path) -> None:
@@ -672,8 +676,8 @@ def test_what_fails_at_a_client_is_told_without_its_paths(federation: Federation
         raise InputError("/secret/place/train.tsv, line 2: Alice has two columns")
 
     network.agents["atlas"]._graph = fail
-    with pytest.raises(InputError, match="cannot read or write its files") as caught:
-        coordinate(network, settings(), tmp_path / "server")
+    with pytest.raises(InputError, match="error with its files") as caught:
+        start_run(network, settings(), tmp_path / "server")
     assert "Alice" not in str(caught.value)
     assert b"Alice" not in b"".join(network.heard)
 
@@ -683,21 +687,21 @@ def test_what_fails_at_a_client_is_told_without_its_paths(federation: Federation
 
 def test_a_client_that_is_removed_is_left_out_at_once(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 60, 60))
+    run = start_run(network, settings(), tmp_path / "server", policy=WaitPolicy(2, 60, 60))
     for done in run:
         if done.number == 1:
             network.removed = {"atlas"}
-    assert [line.get("missing", {}).get("atlas") for line in run.history] == [None, *["is not enrolled any more"] * 3]
-    again = coordinate(network, settings(), tmp_path / "server", resume=True, patience=Patience(2, 0.3, 0.2))
+    assert [line.get("missing", {}).get("atlas") for line in run.history] == [None, *["is no longer enrolled"] * 3]
+    again = start_run(network, settings(), tmp_path / "server", resume=True, policy=WaitPolicy(2, 0.3, 0.2))
     assert sorted(again.run().result["test"]["clients"]) == ["commerce", "government"]  # type: ignore[index]
 
 
 def test_without_enough_clients_a_removal_ends_the_run(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
     log: list[str] = []
-    run = coordinate(network, settings(), tmp_path / "server", log=log)
+    run = start_run(network, settings(), tmp_path / "server", log=log)
     network.removed = {"atlas"}
-    told = "2 of 3 clients answered, 3 are needed (atlas: is not enrolled any more); go on with --resume --quorum 2"
+    told = "2 of 3 clients responded, 3 are needed (atlas: is no longer enrolled); continue with --resume --quorum 2"
     with pytest.raises(RunError, match=re.escape(told)):
         run.run()
     assert len(log) < 20
@@ -705,22 +709,22 @@ def test_without_enough_clients_a_removal_ends_the_run(federation: Federation, t
 
 def test_a_run_resumes_without_a_client_if_the_quorum_allows(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    patience = Patience(2, 0.3, 0.2)
-    for _ in coordinate(network, settings(), tmp_path / "server", patience=patience):
+    patience = WaitPolicy(2, 0.3, 0.2)
+    for _ in start_run(network, settings(), tmp_path / "server", policy=patience):
         break
-    network.away = {"atlas"}
-    run = coordinate(network, settings(), tmp_path / "server", resume=True, patience=patience).run()
-    assert all(line["missing"]["atlas"] == "is not there" for line in run.history[1:])
+    network.offline = {"atlas"}
+    run = start_run(network, settings(), tmp_path / "server", resume=True, policy=patience).run()
+    assert all(line["missing"]["atlas"] == "is offline" for line in run.history[1:])
 
 
 def test_a_graph_that_changes_counts_from_the_next_run_on(federation: Federation, tmp_path: Path) -> None:
     config = settings()
     network = Network(make_agents(federation, tmp_path / "clients"))
-    for _ in coordinate(network, config, tmp_path / "server"):
+    for _ in start_run(network, config, tmp_path / "server"):
         break
     other = Federation({**federation.graphs, "atlas": Federation.world().graphs["census"]})
     network.agents = make_agents(other, tmp_path / "clients")
-    run = coordinate(network, config, tmp_path / "server", resume=True).run()
+    run = start_run(network, config, tmp_path / "server", resume=True).run()
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
 
 
@@ -729,7 +733,7 @@ def test_a_client_killed_while_it_begins_can_begin_again(
 ) -> None:
     config = settings()
     network = Network(make_agents(federation, tmp_path / "clients"))
-    real, killed = agent.write_arrays, []
+    real, killed = client_agent.write_arrays, []
 
     def die_once(path: Path, *rest: Any) -> None:
         if path.name == "alignment.safetensors" and not killed:
@@ -737,7 +741,7 @@ def test_a_client_killed_while_it_begins_can_begin_again(
             raise KeyboardInterrupt
         real(path, *rest)
 
-    monkeypatch.setattr(agent, "write_arrays", die_once)
+    monkeypatch.setattr(client_agent, "write_arrays", die_once)
     push = network.push
 
     def restart(node: int, body: bytes) -> str:
@@ -750,7 +754,7 @@ def test_a_client_killed_while_it_begins_can_begin_again(
             return "lost"
 
     network.push = restart  # type: ignore[method-assign]
-    run = coordinate(network, config, tmp_path / "server").run()
+    run = start_run(network, config, tmp_path / "server").run()
     assert killed
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
 
@@ -759,7 +763,7 @@ def test_a_client_keeps_every_line_of_its_history(
     federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    real, failed = session.Session._record, []
+    real, failed = client_session.ClientSession._record, []
 
     def fail_once(self: Any, number: int, download: Any) -> None:
         if number == 2 and not failed:
@@ -767,8 +771,8 @@ def test_a_client_keeps_every_line_of_its_history(
             raise OSError("no space")
         real(self, number, download)
 
-    monkeypatch.setattr(session.Session, "_record", fail_once)
-    run = coordinate(network, settings(), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
+    monkeypatch.setattr(client_session.ClientSession, "_record", fail_once)
+    run = start_run(network, settings(), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2))
     for done in run:
         if done.number == 2:
             (name,) = set(CLIENTS) - set(done.loss)
@@ -783,44 +787,48 @@ def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
     def rounds(home: Path, *scales: float) -> Any:
         """What atlas answers last, if it is asked for round 2 with its own rows, scaled in these ways."""
         network = Network(make_agents(federation, home / "clients"))
-        run = coordinate(network, settings(), home / "server")
+        run = start_run(network, settings(), home / "server")
         for _ in run:
             break
         rows = run._transport.latest["atlas"].tables["entity"]
         for scale in scales:
-            facts = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
-            note = Note("train", facts, {"entity/ids": rows.ids, "entity/values": rows.values * np.float32(scale)})
-            raw = network.agents["atlas"].answer(pack(note, Hand("server").sign))
+            fields = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
+            message = Message(
+                "train", fields, {"entity/ids": rows.ids, "entity/values": rows.values * np.float32(scale)}
+            )
+            raw = network.agents["atlas"].respond(pack(message, FakeSigner("server").sign))
         return unpack(split(raw or b"")[1])
 
     once, again = rounds(tmp_path / "once", 1.1), rounds(tmp_path / "again", 0.9, 1.1)
     assert np.array_equal(once.arrays["entity/values"], again.arrays["entity/values"])
-    assert once.facts["loss"] == again.facts["loss"] != rounds(tmp_path / "other", 0.9).facts["loss"]
+    assert once.fields["loss"] == again.fields["loss"] != rounds(tmp_path / "other", 0.9).fields["loss"]
 
 
 def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Federation, tmp_path: Path) -> None:
     config = settings(rounds=4)
     network = Network(make_agents(federation, tmp_path / "clients"))
-    patience = Patience(2, 0.3, 0.2)
-    run = coordinate(network, config, tmp_path / "server", patience=patience)
+    patience = WaitPolicy(2, 0.3, 0.2)
+    run = start_run(network, config, tmp_path / "server", policy=patience)
     for done in run:
-        network.away = {"atlas"} if done.number == 1 else set()
+        network.offline = {"atlas"} if done.number == 1 else set()
         if done.number == 2:
             break
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
-    found = session.Session(folder, folder.name, "atlas", network.agents["atlas"]._engine, lambda text: None)
-    assert found.kept.round == 1
-    found._back_before(1)
-    assert found.kept.round == 0
+    found = client_session.ClientSession(
+        folder, folder.name, "atlas", network.agents["atlas"]._engine, lambda text: None
+    )
+    assert found.saved.round == 1
+    found._roll_back_before(1)
+    assert found.saved.round == 0
 
 
 def test_who_is_missing_is_in_the_history_and_comes_back(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    run = coordinate(network, settings(rounds=4), tmp_path / "server", patience=Patience(2, 0.3, 0.2))
+    run = start_run(network, settings(rounds=4), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2))
     for done in run:
-        network.away = {"atlas"} if done.number == 1 else set()
+        network.offline = {"atlas"} if done.number == 1 else set()
     assert [sorted(line.get("missing", {})) for line in run.history] == [[], ["atlas"], [], []]
-    assert run.history[1]["missing"]["atlas"] == "is not there"
+    assert run.history[1]["missing"]["atlas"] == "is offline"
     assert sorted(run.history[1]["loss"]) == ["commerce", "government"]
 
 
@@ -830,23 +838,25 @@ def test_a_round_below_the_quorum_is_repeated(federation: Federation, tmp_path: 
     lost = iter([True, True, True])
 
     def lose(name: str, raw: bytes) -> bytes | None:
-        note = unpack(split(raw)[1])
-        return None if name == "atlas" and note.kind == "train" and next(lost, False) else raw
+        message = unpack(split(raw)[1])
+        return None if name == "atlas" and message.kind == "train" and next(lost, False) else raw
 
     network.change = lose
     log: list[str] = []
-    run = coordinate(network, config, tmp_path / "server", log=log, patience=Patience(3, 0.3, 0.2)).run()
-    assert [line for line in log if "2 of 3 answered, 3 are needed: the round is repeated for atlas" in line]
+    run = start_run(network, config, tmp_path / "server", log=log, policy=WaitPolicy(3, 0.3, 0.2)).run()
+    assert [line for line in log if "2 of 3 clients responded, 3 are needed: repeating the round for atlas" in line]
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
 
 
 def test_refusals_below_the_quorum_end_the_run_with_a_reason(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
     network.change = lambda name, raw: (
-        edit(name, raw, lambda facts, arrays: facts.update(loss=None)) if unpack(split(raw)[1]).kind == "train" else raw
+        edit(name, raw, lambda fields, arrays: fields.update(loss=None))
+        if unpack(split(raw)[1]).kind == "train"
+        else raw
     )
-    with pytest.raises(RunError, match=r"0 of 3 clients answered, 3 are needed \(atlas: its answer was refused"):
-        coordinate(network, settings(), tmp_path / "server").run()
+    with pytest.raises(RunError, match=r"0 of 3 clients responded, 3 are needed \(atlas: its response was refused"):
+        start_run(network, settings(), tmp_path / "server").run()
 
 
 @pytest.mark.parametrize("method", ["pfedeg-plus", "pfedeg-plus-reg"])
@@ -864,7 +874,7 @@ def test_clients_may_die_between_any_two_messages(federation: Federation, tmp_pa
         return None if now % 6 == 0 else raw
 
     network.change = die
-    run = coordinate(network, config, tmp_path / "server").run()
+    run = start_run(network, config, tmp_path / "server").run()
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), run.result)
 
 
@@ -892,7 +902,7 @@ def test_the_server_may_die_at_any_answer(federation: Federation, tmp_path: Path
     for _ in range(40):
         try:
             first = not (tmp_path / "server").exists()
-            run = coordinate(network, config, tmp_path / "server", resume=not first)
+            run = start_run(network, config, tmp_path / "server", resume=not first)
             result = run.run().result
             break
         except Crash:
@@ -903,25 +913,25 @@ def test_the_server_may_die_at_any_answer(federation: Federation, tmp_path: Path
 
 def test_a_client_that_has_lost_its_files_is_named_on_resume(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    for _ in coordinate(network, settings(), tmp_path / "server"):
+    for _ in start_run(network, settings(), tmp_path / "server"):
         break
     network.agents |= {"atlas": make_agents(federation, tmp_path / "elsewhere")["atlas"]}
-    with pytest.raises(InputError, match="'atlas' does not agree: its files of this run are gone"):
-        coordinate(network, settings(), tmp_path / "server", resume=True)
+    with pytest.raises(InputError, match="'atlas' refuses the run: its files of this run are missing"):
+        start_run(network, settings(), tmp_path / "server", resume=True)
 
 
 def test_a_client_that_misses_the_end_gets_its_result_on_resume(federation: Federation, tmp_path: Path) -> None:
     config = settings()
     network = Network(make_agents(federation, tmp_path / "clients"))
-    patience = Patience(2, 0.3, 0.2)
-    run = coordinate(network, config, tmp_path / "server", patience=patience)
+    patience = WaitPolicy(2, 0.3, 0.2)
+    run = start_run(network, config, tmp_path / "server", policy=patience)
     for done in run:
         if done.number == 4:
-            network.away = {"atlas"}
+            network.offline = {"atlas"}
     assert run.result is not None
-    assert run.result["missing"] == {"atlas": "is not there"}
-    network.away = set()
-    again = coordinate(network, config, tmp_path / "server", resume=True).run()
+    assert run.result["missing"] == {"atlas": "is offline"}
+    network.offline = set()
+    again = start_run(network, config, tmp_path / "server", resume=True).run()
     assert_same(tmp_path / "clients", Training(federation, config, secret=SECRET).run(), again.result)
 
 
@@ -931,14 +941,14 @@ def test_messages_are_bounded_before_they_are_read(federation: Federation, tmp_p
         raw + b"\0" * (64 << 20) if name == "atlas" and unpack(split(raw)[1]).kind == "train" else raw
     )
     log: list[str] = []
-    run = coordinate(network, settings(rounds=1), tmp_path / "server", patience=Patience(2, 0.3, 0.2), log=log).run()
+    run = start_run(network, settings(rounds=1), tmp_path / "server", policy=WaitPolicy(2, 0.3, 0.2), log=log).run()
     assert "atlas" in run.history[0]["missing"]
     assert any("too large" in line for line in log)
 
 
 def test_the_servers_folder_has_no_tables_and_no_names(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    coordinate(network, settings(), tmp_path / "server").run()
+    start_run(network, settings(), tmp_path / "server").run()
     assert sorted(path.name for path in (tmp_path / "server").iterdir() if path.name != ".lock") == [
         "config.json",
         "history.jsonl",
@@ -950,7 +960,7 @@ def test_the_servers_folder_has_no_tables_and_no_names(federation: Federation, t
 
 def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Federation, tmp_path: Path) -> None:
     network = Network(make_agents(federation, tmp_path / "clients"))
-    coordinate(network, settings(), tmp_path / "server").run()
+    start_run(network, settings(), tmp_path / "server").run()
     shown = CliRunner().invoke(cli, ["show", str(tmp_path / "server")])
     assert " MB sent over the network" in shown.output
     with pytest.raises(InputError, match="a server's run; graphs and tables are with its clients"):
@@ -958,5 +968,5 @@ def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Fe
 
 
 def test_only_federated_methods_have_a_server(federation: Federation, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="single needs no server"):
-        coordinate(Network(make_agents(federation, tmp_path)), settings("single"), tmp_path / "server", patience=SOON)
+    with pytest.raises(InputError, match="single does not run over a network"):
+        start_run(Network(make_agents(federation, tmp_path)), settings("single"), tmp_path / "server", policy=SOON)

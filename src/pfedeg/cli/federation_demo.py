@@ -14,7 +14,8 @@ import numpy as np
 from pfedeg.errors import RunError
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.operations.alignment_secret import read_secret
-from pfedeg.network.operations.server_folder import ServerHome, nginx
+from pfedeg.network.operations.nginx import find_nginx
+from pfedeg.network.operations.server_folder import ServerFolder
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
@@ -66,7 +67,7 @@ def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
     for name in clients:
         pfedeg("server", "enroll", str(server), name, str(out / name / "client.pub"))
     proxy: tuple[str, ...] = ()
-    if nginx() is None:
+    if find_nginx() is None:
         click.secho(
             "nginx is not installed (apt install nginx-light); the SuperLink's own TLS takes its place", fg="red"
         )
@@ -90,7 +91,7 @@ def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
 
 def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Sequence[str]) -> None:
     """What each party saw, and that it is what one process alone would have got."""
-    (folder,) = [server / "runs" / name for name in ServerHome(server).runs()]
+    (folder,) = [server / "runs" / name for name in ServerFolder(server).runs()]
     graphs = {name: graph for name, graph in Federation.world().graphs.items() if name in clients}
     config = configure({"method": "pfedeg-plus", "rounds": rounds}, "quick")[0]
     twin = Training(Federation(graphs), config, secret=secret).run()

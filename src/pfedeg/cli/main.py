@@ -13,7 +13,9 @@ import click
 
 from pfedeg.cli.answers import calibrate, predict, similar
 from pfedeg.cli.export import export
-from pfedeg.cli.federation import client, secret, server
+from pfedeg.cli.federation import secret
+from pfedeg.cli.federation_client import client
+from pfedeg.cli.federation_server import server
 from pfedeg.cli.importing import import_
 from pfedeg.cli.inspect import inspect
 from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option

@@ -1,1 +1,1 @@
-"""A federation over a network: messages, the server's side, the client's side, Flower as the engine."""
+"""A federation over a network: messages, server, clients, and Flower, which carries the messages."""

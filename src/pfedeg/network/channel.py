@@ -1,4 +1,4 @@
-"""What a network has to do for a federation: carry bytes to clients and their replies back."""
+"""What a network has to do for a federation: carry requests to clients and their responses back, as bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -9,75 +9,77 @@ class UnreachableError(Exception):
 
 
 class RefusedError(Exception):
-    """The other side answers that it does not want this."""
+    """The other side refused a request."""
 
 
-class StrangeError(RefusedError):
-    """What came is none of our messages, or too large, or not whole."""
+class InvalidMessageError(RefusedError):
+    """What arrived is not one of our messages, too large, or incomplete."""
 
 
-class EndedError(Exception):
-    """What this belongs to is no more."""
+class RunEndedError(Exception):
+    """The run that this message belongs to has ended."""
 
 
-class Reply(NamedTuple):
-    """An answer to the message `to`, or what the network says instead of one."""
+class Response(NamedTuple):
+    """A response to the request `to`, or why there is none."""
 
     to: str
     body: bytes | None
     error: str = ""
 
 
-class Seen(NamedTuple):
-    """A client as the network sees it."""
+class ClientStatus(NamedTuple):
+    """What the network knows of a client."""
 
     node: int
     online: bool
-    since: str  # when it joined; another time than before means that it was away, or started anew
+    since: str  # when it joined; a new time means that it was offline or restarted
 
 
 class Request(NamedTuple):
-    """A message to a client, and what the network needs to bring the answer back."""
+    """A request to a client, and what the network needs to return the response."""
 
     body: bytes
     handle: Any
 
 
-class Hub(Protocol):
+class ServerChannel(Protocol):
     """The server's end."""
 
     def open(self) -> None:
-        """Begin; also begin anew, after the network was lost."""
+        """Connect; also reconnect, after the network was lost."""
 
     def close(self) -> None:
-        """End."""
+        """Disconnect."""
 
-    def clients(self) -> Mapping[bytes, Seen]:
-        """Who is enrolled, by public key, and how each is seen."""
+    def clients(self) -> Mapping[bytes, ClientStatus]:
+        """The status of every enrolled client, by public key."""
 
     def push(self, node: int, body: bytes) -> str:
-        """Send to a client; the name by which the reply will be known, or nothing if it cannot be sent now."""
+        """Send a request; returns its id, or "" if it cannot be sent now."""
 
-    def pull(self, sent: Iterable[str], most: int) -> Iterator[Reply]:
-        """The replies that have come; those of more than `most` bytes are not read."""
+    def pull(self, requests: Iterable[str], limit: int) -> Iterator[Response]:
+        """The responses that have arrived; those of more than `limit` bytes are not read."""
 
 
-class Node(Protocol):
+class ClientChannel(Protocol):
     """A client's end."""
 
-    node: int
+    @property
+    def node(self) -> int:
+        """The client's number in the network, once it has joined."""
 
     def join(self) -> None:
-        """Be there."""
+        """Go online."""
 
     def leave(self) -> None:
-        """Be gone."""
+        """Go offline and disconnect."""
 
     def close(self) -> None:
-        """Let go of the network, which may not be there."""
+        """Disconnect without a word to the network, which may be unreachable."""
 
-    def receive(self, most: int) -> Request | None:
-        """The next message, if there is one; one of more than `most` bytes is refused."""
+    def receive(self, limit: int) -> Request | None:
+        """The next request, if there is one; one of more than `limit` bytes is refused."""
 
-    def reply(self, request: Request, body: bytes) -> None:
-        """Answer it."""
+    def respond(self, request: Request, body: bytes) -> None:
+        """Send the response to a request."""

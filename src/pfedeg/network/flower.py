@@ -1,41 +1,52 @@
-"""Flower as the engine: carries bytes between a server and its clients. The only file that imports flwr.
+# ruff: noqa: E402 (the version is checked, and the environment set, before flwr is imported)
+"""Flower's HTTP interfaces as methods with plain arguments. The only file that imports flwr.
 
-The server's half (`Hub`) is what Flower calls a ServerApp, the client's half (`Node`) what it calls a SuperNode; both
-speak to a real SuperLink. Neither asks for nor runs the app bundle that Flower ships: the code is what each party has
-installed. Both live as long as the run, so that no process is started and nothing is imported for a message.
+We do what Flower's ServerApp and SuperNode do, in one long-lived process each, and never fetch or run an app bundle.
+Flower has no public interface for that. What we import, and why (tested with the versions in `flower_install`):
+
+| from | what for | public |
+|---|---|---|
+| flwr.app | messages and their content: Message, Metadata, RecordDict, ArrayRecord, Array | yes |
+| flwr.app.message | a message of a given run; a message without its content, which is sent in pieces | no |
+| flwr.common.serde | messages to and from protobuf | no |
+| flwr.common.constant, flwr.supercore.constant | how a finished task and a ServerApp's task are called | no |
+| flwr.proto.* | the requests of the HTTP interfaces | no |
+| flwr.supercore.control | HTTP client of the Control interface: register clients, start a run | no |
+| flwr.supercore.runtime | HTTP client of the Runtime interface: the server's messages | no |
+| flwr.supernode.fleet_http_client | HTTP client of the Fleet interface: a client's messages | no |
+| flwr.supercore.interceptors | headers: version, and the token of the run's task | no |
+| flwr.supernode.node_auth_http_interceptor | headers: a client's signature | no |
+| flwr.supercore.inflatable.* | cut a message into pieces and put it together again | no |
+
+The public `Grid` and `ClientApp` would serve too, but poll every 3 s, start a process per message and load all of a
+message before its size is known.
 """
 
 import io
 import json
 import os
-import ssl
-import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before flwr looks
-os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
+from pfedeg.network.channel import InvalidMessageError, RefusedError
+from pfedeg.network.flower_install import OFFLINE, check_flower_version
+from pfedeg.network.http import http_client, translated_errors
 
-import httpx
-from flwr.app import ArrayRecord, Message, Metadata, RecordDict
-from flwr.app.message import Array, make_message, remove_content_from_message
+check_flower_version()
+os.environ.update(OFFLINE)  # flwr reads them on import
+
+from flwr.app import Array, ArrayRecord, Message, Metadata, RecordDict
+from flwr.app.message import make_message, remove_content_from_message
 from flwr.common.constant import SubStatus
-from flwr.common.serde import message_from_proto, message_to_proto, run_from_proto
-from flwr.proto.control_pb2 import (
-    ListNodesRequest,
-    RegisterNodeRequest,
-    StartRunRequest,
-    UnregisterNodeRequest,
-)
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest, UnregisterNodeRequest
 from flwr.proto.fab_pb2 import Fab
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest, PushMessagesRequest
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
-from flwr.proto.node_pb2 import Node as NodeProto
+from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
     PullAppMessagesRequest,
@@ -56,18 +67,15 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from pfedeg.network.channel import EndedError, RefusedError, Reply, Request, Seen, StrangeError, UnreachableError
-
 SERVER_NODE = 1  # Flower's number for the SuperLink
-HEARTBEAT = 20.0  # seconds between signs of life; after twice as long without one, Flower takes a client for gone
-PIECE = 5 << 20  # Flower cuts arrays into pieces of so many bytes
-TIMEOUT = 60.0  # seconds for one request
-KEEP = 3600.0  # seconds for which the SuperLink keeps a message
+HEARTBEAT = 20.0  # seconds between heartbeats; Flower counts a client as offline after twice as long
+PIECE_BYTES = 5 << 20  # Flower cuts arrays into pieces of this size
+TIMEOUT = 60.0  # seconds for one HTTP request
+KEEP_SECONDS = 3600.0  # how long the SuperLink keeps a message
 APP = """[project]
 name = "pfedeg"
 version = "0.1.0"
@@ -80,88 +88,159 @@ clientapp = "pfedeg:installed"
 """
 
 
-class Hub:
-    """The server's side: who may join, and one run of messages. `address` is the SuperLink's own, on loopback."""
+class Registered(NamedTuple):
+    """A client as the SuperLink lists it."""
+
+    node: int
+    key: bytes
+    online: bool
+    since: str
+
+
+class Incoming(NamedTuple):
+    """A message whose content is still at the SuperLink, in pieces."""
+
+    id: str
+    reply_to: str
+    run: int
+    pieces: list[str]
+    error: str  # what the SuperLink reports in place of a response
+    message: Any  # Flower's own, to respond to
+
+
+class Control:
+    """The Control interface: who may join, and runs."""
 
     def __init__(self, address: str, certificate: str) -> None:
-        """`certificate` is the path of the CA's."""
-        self._address, self._certificate = address, certificate
-        self._control = _client(ControlHttpClient, address, certificate)
-        self._runtime: RuntimeHttpClient | None = None
-        self._run = 0
-        self._stop = threading.Event()
-        self._arriving: dict[str, _Arriving] = {}
+        """`address` is host:port, `certificate` the path of the CA's."""
+        self._http = _connect(ControlHttpClient, address, certificate)
 
     def close(self) -> None:
-        """End the run, if there is one, and let go of the connections."""
-        self._stop.set()
-        if self._runtime is not None:
-            with suppress(UnreachableError, RefusedError, EndedError), _errors():
-                self._runtime.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
-            self._runtime.close()
-            self._runtime = None
-        self._control.close()
+        """Disconnect."""
+        self._http.close()
 
-    def register(self, name: str, public: Any) -> None:
-        """Let the owner of a key join."""
-        with _errors():
-            self._control.RegisterNode(RegisterNodeRequest(public_key=public_key_to_bytes(public), name=name))
+    def register(self, name: str, key: bytes) -> None:
+        """Let the owner of a public key join."""
+        with translated_errors():
+            self._http.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
 
-    def unregister(self, public: Any) -> None:
-        """Refuse the owner of a key from now on."""
-        key = public_key_to_bytes(public)
-        with _errors():
-            for info in self._control.ListNodes(ListNodesRequest()).nodes_info:
-                if info.public_key == key and info.status != "unregistered":
-                    self._control.UnregisterNode(UnregisterNodeRequest(node_id=info.node_id))
+    def unregister(self, node: int) -> None:
+        """Refuse a client from its next request on."""
+        with translated_errors():
+            self._http.UnregisterNode(UnregisterNodeRequest(node_id=node))
 
-    def clients(self) -> Mapping[bytes, Seen]:
-        """Every registered key, as bytes, and how its owner is seen."""
-        with _errors():
-            infos = self._control.ListNodes(ListNodesRequest()).nodes_info
-        return {
-            info.public_key: Seen(info.node_id, info.status == "online", info.last_activated_at)
-            for info in infos
-            if info.status != "unregistered"
-        }
+    def registered(self) -> list[Registered]:
+        """All clients that may join."""
+        with translated_errors():
+            found = self._http.ListNodes(ListNodesRequest()).nodes_info
+        return [
+            Registered(each.node_id, each.public_key, each.status == "online", each.last_activated_at)
+            for each in found
+            if each.status != "unregistered"
+        ]
 
-    def open(self) -> None:
-        """Begin a run: the SuperLink makes it, and this process is what carries it out."""
-        self._stop.set()
-        if self._runtime is not None:
-            self._runtime.close()
-            self._runtime = None
+    def start_run(self) -> int:
+        """A new run with an app bundle that holds no code; its number."""
         bundle = io.BytesIO()
         with zipfile.ZipFile(bundle, "w") as archive:
             archive.writestr("pyproject.toml", APP)
-        with _errors():
-            started = self._control.StartRun(StartRunRequest(fab=Fab(content=bundle.getvalue())))
-            if not started.run_id:
-                raise RefusedError("the SuperLink did not start a run")
-            with closing(_client(RuntimeHttpClient, self._address, self._certificate)) as asked:
+        with translated_errors():
+            started = self._http.StartRun(StartRunRequest(fab=Fab(content=bundle.getvalue())))
+        if not started.run_id:
+            raise RefusedError("the SuperLink did not start a run")
+        return int(started.run_id)
+
+
+class _Messages:
+    """What the Runtime and the Fleet interface have in common: messages are sent and fetched piece by piece."""
+
+    def __init__(self, http: Any, node: int) -> None:
+        self._http, self.node = http, node
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._http.close()
+
+    def fetch_piece(self, incoming: Incoming, piece: str) -> bytes | None:
+        """A piece of a message; None if it has not arrived yet."""
+        asked = PullObjectRequest(node=Node(node_id=self.node), run_id=incoming.run, object_id=piece)
+        with translated_errors():
+            found = self._http.PullObject(asked)
+        if not found.object_found:
+            raise InvalidMessageError("an incomplete message")
+        return bytes(found.object_content) if found.object_available else None
+
+    def confirm(self, incoming: Incoming) -> None:
+        """Let the SuperLink forget a message."""
+        node = Node(node_id=self.node)
+        with translated_errors():
+            self._http.ConfirmMessageReceived(
+                ConfirmMessageReceivedRequest(node=node, run_id=incoming.run, message_object_id=incoming.id)
+            )
+
+    def _push(self, message: Message, request: type, **more: Any) -> bool:
+        """Send a message and all its pieces; whether the SuperLink took it."""
+        run = message.metadata.run_id
+        with translated_errors(), no_object_id_recompute():
+            message.metadata.__dict__["_message_id"] = message.object_id
+            tree, objects = get_object_tree(message), get_all_nested_objects(message)
+            bare = message_to_proto(remove_content_from_message(message))
+            stored = self._http.PushMessages(request(messages_list=[bare], message_object_trees=[tree], **more))
+            for name in stored.objects_to_push:
+                piece = {"object_id": name, "object_content": objects[name].deflate()}
+                node = Node(node_id=self.node)
+                self._http.PushObject(PushObjectRequest(node=node, run_id=run, session_id=stored.session_id, **piece))
+        return list(stored.message_ids) == [message.metadata.message_id]
+
+    def _incoming(self, response: Any) -> list[Incoming]:
+        return [
+            Incoming(
+                id=proto.metadata.message_id,
+                reply_to=proto.metadata.reply_to_message_id,
+                run=proto.metadata.run_id,
+                pieces=[each.object_id for each in iterate_object_tree(tree)],
+                error=(proto.error.reason[:500] or "no response") if proto.HasField("error") else "",
+                message=message_from_proto(proto),
+            )
+            for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True)
+        ]
+
+
+class Runtime(_Messages):
+    """The Runtime interface: the server's messages within one run."""
+
+    def __init__(self, address: str, certificate: str, run: int) -> None:
+        """Take over the task that carries out the run, which Flower would give to a ServerApp."""
+        waiting = _connect(RuntimeHttpClient, address, certificate)
+        try:
+            with translated_errors():
                 for _ in range(100):
-                    task = asked.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
-                    if task.token and task.task.run_id == started.run_id:
+                    task = waiting.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+                    if task.token and task.task.run_id == run:
                         break
                     time.sleep(0.05)
                 else:
                     raise RefusedError("the SuperLink did not hand out the run's task; is another run waiting?")
-            token = RuntimeTokenHttpInterceptor(token=task.token)
-            self._runtime = _client(RuntimeHttpClient, self._address, self._certificate, token)
-            given = self._runtime.PullTaskInput(PullTaskInputRequest())
-        self._run = run_from_proto(given.run).run_id
-        self._arriving.clear()
-        self._stop = threading.Event()
-        threading.Thread(target=_beat, args=(self._heartbeat, self._stop), daemon=True).start()
+        finally:
+            waiting.close()
+        token = RuntimeTokenHttpInterceptor(token=task.token)
+        super().__init__(_connect(RuntimeHttpClient, address, certificate, token), SERVER_NODE)
+        self._run = run
+        with translated_errors():
+            self._http.PullTaskInput(PullTaskInputRequest())
 
-    def _heartbeat(self) -> None:
-        if self._runtime is not None:
-            self._runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+    def heartbeat(self) -> None:
+        """Tell the SuperLink that this process is alive."""
+        with translated_errors():
+            self._http.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+
+    def finish(self) -> None:
+        """End the run."""
+        with translated_errors():
+            self._http.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
 
     def push(self, node: int, body: bytes) -> str:
-        """Send a message to a client; the name by which the reply will be known, or nothing if it cannot be sent."""
-        assert self._runtime is not None
-        runtime = self._runtime
+        """Send a request to a client; its id, or "" if the SuperLink did not take it."""
         metadata = Metadata(
             run_id=self._run,
             message_id="",
@@ -170,258 +249,88 @@ class Hub:
             reply_to_message_id="",
             group_id="",
             created_at=time.time(),
-            ttl=KEEP,
+            ttl=KEEP_SECONDS,
             message_type="query",
         )
         message = make_message(metadata=metadata, content=_content(body))
-        with _errors(), no_object_id_recompute():
-            message.metadata.__dict__["_message_id"] = message.object_id
-            tree, objects = get_object_tree(message), get_all_nested_objects(message)
-            bare = message_to_proto(remove_content_from_message(message))
-            stored = runtime.PushMessages(PushAppMessagesRequest(messages_list=[bare], message_object_trees=[tree]))
-            for name in stored.objects_to_push:
-                piece = objects[name].deflate()
-                runtime.PushObject(
-                    PushObjectRequest(
-                        node=NodeProto(node_id=SERVER_NODE),
-                        run_id=self._run,
-                        object_id=name,
-                        object_content=piece,
-                        session_id=stored.session_id,
-                    )
-                )
-        if list(stored.message_ids) != [message.metadata.message_id]:
-            return ""
-        return message.metadata.message_id
+        return message.metadata.message_id if self._push(message, PushAppMessagesRequest) else ""
 
-    def pull(self, sent: Iterable[str], most: int) -> Iterator[Reply]:
-        """The replies that have come; one of more than `most` bytes is not read."""
-        assert self._runtime is not None
-        runtime, node = self._runtime, NodeProto(node_id=SERVER_NODE)
-        asked = [name for name in sent if name not in self._arriving]
-        fresh: list[tuple[Any, Any]] = []
-        if asked:
-            with _errors():
-                response = runtime.PullMessages(PullAppMessagesRequest(message_ids=asked))
-            fresh = list(zip(response.messages_list, response.message_object_trees, strict=True))
-        for proto, tree in fresh:
-            name, to = proto.metadata.message_id, proto.metadata.reply_to_message_id
-            if proto.HasField("error"):
-                yield Reply(to, None, proto.error.reason[:500] or "no answer")
-                continue
-            self._arriving[to] = _Arriving(name, runtime.PullObject, node, self._run, tree, most)
-        for to, arriving in list(self._arriving.items()):
-            try:
-                with _errors():
-                    body = arriving.look()
-                    if body is None:
-                        continue
-                    runtime.ConfirmMessageReceived(
-                        ConfirmMessageReceivedRequest(node=node, run_id=self._run, message_object_id=arriving.name)
-                    )
-            except RefusedError as error:
-                del self._arriving[to]
-                with suppress(UnreachableError, RefusedError, EndedError), _errors():  # it need not be kept
-                    runtime.ConfirmMessageReceived(
-                        ConfirmMessageReceivedRequest(node=node, run_id=self._run, message_object_id=arriving.name)
-                    )
-                yield Reply(to, None, str(error))
-                continue
-            del self._arriving[to]
-            yield Reply(to, body)
+    def pull(self, requests: Iterable[str]) -> list[Incoming]:
+        """The responses that have arrived."""
+        with translated_errors():
+            return self._incoming(self._http.PullMessages(PullAppMessagesRequest(message_ids=requests)))
 
 
-class Node:
-    """A client's side. `key` is its private key; `node` is what the SuperLink called it before, if it did."""
+class Fleet(_Messages):
+    """The Fleet interface: a client's messages."""
 
-    def __init__(self, address: str, certificate: str, key: Any, node: int = 0) -> None:
-        """Does not speak yet."""
-        self._key, self.node = key, node
-        self._fleet = _client(FleetHttpClient, address, certificate, NodeAuthHttpInterceptor(key, key.public_key()))
-        self._stop = threading.Event()
-        self._coming: list[tuple[Any, _Arriving]] = []
+    def __init__(self, address: str, certificate: str, key: Any, node: int) -> None:
+        """`key` is the client's private key, `node` the number that it had before, or 0."""
+        super().__init__(
+            _connect(FleetHttpClient, address, certificate, NodeAuthHttpInterceptor(key, key.public_key())), node
+        )
 
-    def join(self) -> None:
-        """Tell the SuperLink that this client is there."""
-        public = public_key_to_bytes(self._key.public_key())
-        if self.node:  # else it would be refused while the SuperLink waits for signs of life of an earlier process
-            with suppress(RefusedError, EndedError), _errors():
-                self._fleet.DeactivateNode(DeactivateNodeRequest(node_id=self.node))
-        with _errors():
-            answer = self._fleet.ActivateNode(ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT))
-        self.node = answer.node_id
-        self._stop = threading.Event()
-        threading.Thread(target=_beat, args=(self._heartbeat, self._stop), daemon=True).start()
+    def activate(self, public: bytes) -> None:
+        """Go online."""
+        with translated_errors():
+            found = self._http.ActivateNode(ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT))
+        self.node = found.node_id
 
-    def leave(self) -> None:
-        """Tell the SuperLink that this client goes."""
-        self._stop.set()
-        with suppress(UnreachableError, RefusedError, EndedError), _errors():
-            self._fleet.DeactivateNode(DeactivateNodeRequest(node_id=self.node))
-        self.close()
+    def deactivate(self) -> None:
+        """Go offline."""
+        with translated_errors():
+            self._http.DeactivateNode(DeactivateNodeRequest(node_id=self.node))
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._stop.set()
-        self._fleet.close()
+    def heartbeat(self) -> None:
+        """Tell the SuperLink that this client is alive."""
+        node = Node(node_id=self.node)
+        with translated_errors():
+            self._http.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT))
 
-    def _heartbeat(self) -> None:
-        node = NodeProto(node_id=self.node)
-        self._fleet.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT))
+    def pull(self) -> list[Incoming]:
+        """The requests that have arrived."""
+        with translated_errors():
+            return self._incoming(self._http.PullMessages(PullMessagesRequest(node=Node(node_id=self.node))))
 
-    def receive(self, most: int) -> Request | None:
-        """The next message, if there is one; one of more than `most` bytes is refused."""
-        node = NodeProto(node_id=self.node)
-        with _errors():
-            response = self._fleet.PullMessages(PullMessagesRequest(node=node))
-        for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
-            message = message_from_proto(proto)
-            run, name = message.metadata.run_id, message.metadata.message_id
-            self._coming.append((message, _Arriving(name, self._fleet.PullObject, node, run, tree, most)))
-        for coming in list(self._coming):  # one that does not come whole must not keep back the others
-            message, arriving = coming
-            try:
-                with _errors():
-                    body = arriving.look()
-                    if body is None:
-                        continue
-                    self._fleet.ConfirmMessageReceived(
-                        ConfirmMessageReceivedRequest(
-                            node=node, run_id=message.metadata.run_id, message_object_id=arriving.name
-                        )
-                    )
-            except EndedError:
-                self._coming.remove(coming)
-                continue
-            except StrangeError:
-                self._coming.remove(coming)
-                raise
-            self._coming.remove(coming)
-            return Request(body, message)
-        return None
-
-    def reply(self, request: Request, body: bytes) -> None:
-        """Answer a message."""
-        node = NodeProto(node_id=self.node)
-        reply = Message(_content(body), reply_to=request.handle)
-        with _errors(), no_object_id_recompute():
-            reply.metadata.__dict__["_message_id"] = reply.object_id
-            tree, objects = get_object_tree(reply), get_all_nested_objects(reply)
-            bare = message_to_proto(remove_content_from_message(reply))
-            stored = self._fleet.PushMessages(
-                PushMessagesRequest(
-                    node=node, messages_list=[bare], message_object_trees=[tree], clientapp_runtime_list=[0.0]
-                )
-            )
-            for name in stored.objects_to_push:
-                self._fleet.PushObject(
-                    PushObjectRequest(
-                        node=node,
-                        run_id=reply.metadata.run_id,
-                        object_id=name,
-                        object_content=objects[name].deflate(),
-                        session_id=stored.session_id,
-                    )
-                )
+    def push(self, to: Incoming, body: bytes) -> None:
+        """Send the response to a request."""
+        message = Message(_content(body), reply_to=to.message)
+        self._push(message, PushMessagesRequest, node=Node(node_id=self.node), clientapp_runtime_list=[0.0])
 
 
-def _client(kind: Any, address: str, certificate: str, *more: Any) -> Any:
-    version = RuntimeVersionHttpInterceptor(component_name="pfedeg")
-    authority = Path(certificate).read_bytes()
-    client = kind.from_server_address(address, False, authority, interceptors=[version, *more])
-    client._client.close()
-    client._client = httpx.Client(  # goes to the server itself: by no proxy of the environment, by no redirection
-        verify=ssl.create_default_context(cafile=certificate),
-        timeout=httpx.Timeout(TIMEOUT, connect=10.0),
-        follow_redirects=False,
-        trust_env=False,
-    )
-    return client
+def read_body(incoming: Incoming, pieces: Mapping[str, bytes], limit: int) -> bytes:
+    """The bytes in a message of ours, from its pieces."""
+    try:
+        _check_arrays(pieces, limit)
+        message: Any = inflate_object_from_contents(incoming.id, dict(pieces))
+        body = message.content["body"]["body"].data
+    except InvalidMessageError:
+        raise
+    except Exception as error:  # Flower fails in many ways on bytes that it did not write
+        raise InvalidMessageError(f"not a message of ours ({type(error).__name__})") from None
+    if not isinstance(body, bytes) or len(body) > limit:
+        raise InvalidMessageError("not a message of ours")
+    return body
+
+
+def _check_arrays(pieces: Mapping[str, bytes], limit: int) -> None:
+    """Refuse an array that repeats one piece until it is too large."""
+    for content in pieces.values():
+        kind, children, _ = get_object_head_values_from_object_content(content)
+        if kind == Array.__qualname__:
+            listed: Sequence[int] = json.loads(get_object_body(content, Array))["arraychunk_ids"]
+            if sum(len(pieces[children[place]]) for place in listed) > limit + (64 << 10):
+                raise InvalidMessageError(f"a message of more than {limit:,} bytes")
 
 
 def _content(body: bytes) -> RecordDict:
     return RecordDict({"body": ArrayRecord({"body": Array("uint8", (len(body),), "bytes", body)})})
 
 
-class _Arriving:
-    """A message whose pieces come one after the other; no more than `most` bytes of it are taken."""
-
-    def __init__(self, name: str, pull: Callable[[Any], Any], node: NodeProto, run: int, tree: Any, most: int) -> None:
-        self.name, self._pull, self._node, self._run, self._most = name, pull, node, run, most
-        self._missing = [each.object_id for each in iterate_object_tree(tree)]
-        self._pieces: dict[str, bytes] = {}
-        self._size, self._until = 0, time.monotonic() + TIMEOUT
-
-    def look(self) -> bytes | None:
-        """The body, once it is there."""
-        if len(self._missing) > 8 + self._most // PIECE:
-            raise StrangeError(f"a message of {len(self._missing)} pieces; {self._most:,} bytes are the most")
-        while self._missing:
-            piece = self._pull(PullObjectRequest(node=self._node, run_id=self._run, object_id=self._missing[-1]))
-            if not piece.object_available:
-                if not piece.object_found or time.monotonic() > self._until:
-                    raise StrangeError("a message that did not come whole")
-                return None
-            self._size += len(piece.object_content)
-            if self._size > self._most + (64 << 10):
-                raise StrangeError(f"a message of more than {self._most:,} bytes")
-            self._pieces[self._missing.pop()] = piece.object_content
-            self._until = time.monotonic() + TIMEOUT
-        try:
-            self._check_arrays()
-            message: Any = inflate_object_from_contents(self.name, self._pieces)
-            body = message.content["body"]["body"].data
-        except StrangeError:
-            raise
-        except Exception as error:  # whatever Flower makes of bytes that somebody else has sent
-            raise StrangeError(f"a message that is not ours ({type(error).__name__})") from None
-        if not isinstance(body, bytes) or len(body) > self._most:
-            raise StrangeError("a message that is not ours")
-        return body
-
-    def _check_arrays(self) -> None:
-        """Refuse an array that says to be the same piece many times over."""
-        for content in self._pieces.values():
-            kind, children, _ = get_object_head_values_from_object_content(content)
-            if kind == Array.__qualname__:
-                listed = json.loads(get_object_body(content, Array))["arraychunk_ids"]
-                if sum(len(self._pieces[children[place]]) for place in listed) > self._most + (64 << 10):
-                    raise StrangeError(f"a message of more than {self._most:,} bytes")
-
-
-def _beat(beat: Callable[[], None], stop: threading.Event) -> None:
-    """Signs of life, until told to stop; failures are for others to notice."""
-    while not stop.wait(HEARTBEAT * 0.8):
-        with suppress(UnreachableError, RefusedError, EndedError, RuntimeError), _errors():  # the last: just closed
-            beat()
-
-
-def _words(response: httpx.Response) -> str:
-    """What an answer says is wrong, without what is around it."""
-    try:
-        return str(response.json()["detail"])[:200]
-    except (ValueError, KeyError, TypeError):
-        return response.reason_phrase
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """What goes wrong between here and there, in the words of this module."""
-    try:
-        yield
-    except httpx.HTTPStatusError as error:
-        code = error.response.status_code
-        text = f"{code} {_words(error.response)}"
-        if code >= 500:
-            raise UnreachableError(text) from None
-        if code == 403:
-            raise EndedError(text) from None
-        raise RefusedError(text) from None
-    except (httpx.TransportError, OSError) as error:
-        raise UnreachableError(f"{type(error).__name__}: {error}") from None
-    except ValueError as error:  # an answer that Flower cannot read
-        raise UnreachableError(f"{type(error).__name__}: {error}") from None
-    except SystemExit as error:  # flwr leaves the process on incompatible versions
-        if not error.code:
-            raise
-        raise RefusedError(f"Flower on the other side is of an incompatible version ({error})") from None
+def _connect(kind: Any, address: str, certificate: str, *more: Any) -> Any:
+    version = RuntimeVersionHttpInterceptor(component_name="pfedeg")
+    with open(certificate, "rb") as authority:
+        client = kind.from_server_address(address, False, authority.read(), interceptors=[version, *more])
+    client._client.close()
+    client._client = http_client(certificate, TIMEOUT)  # Flower's own would use a proxy from the environment
+    return client

@@ -1,7 +1,7 @@
-"""What server and clients say to each other: kinds of messages, how they are packed and signed, how they are checked.
+"""Messages between server and clients: kinds and fields, packing and signing, checks.
 
-A message is facts (JSON) and arrays, in one safetensors blob with its author's signature before it. docs/deployment.md
-lists every message and field. Whatever comes from the other side is checked here before it is used.
+A message consists of fields (JSON) and arrays in one safetensors blob, preceded by the sender's signature.
+docs/deployment.md lists every message and field. Everything received is checked here before it is used.
 """
 
 import json
@@ -23,49 +23,49 @@ from pfedeg.training.run_folder import Arrays
 
 PROTOCOL = 2
 KINDS = ("hello", "begin", "train", "evaluate", "finish", "refusal")
-FACTS = 4 << 20  # bytes of facts at most
-LARGEST = 1 << 40  # no number of triples, entities or rounds is larger
+MOST_FIELD_BYTES = 4 << 20
+LARGEST = 1 << 40  # upper bound for numbers of triples, entities and rounds
 
 
 class ProtocolError(Exception):
-    """A message that cannot be accepted, and why."""
+    """A message is invalid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A message: `facts` are JSON; `arrays` are those that travel."""
+class Message:
+    """A message: `fields` are JSON, `arrays` are sent as they are."""
 
     kind: str
-    facts: Mapping[str, Any]
+    fields: Mapping[str, Any]
     arrays: Arrays = field(default_factory=dict)
 
     def text(self, name: str) -> str:
-        """A fact that is a text."""
-        value: str = self._fact(name, str)
+        """A text field."""
+        value: str = self._field(name, str)
         return value
 
-    def number(self, name: str, least: int = 0) -> int:
-        """A fact that is a whole number."""
-        value: int = self._fact(name, int)
+    def integer(self, name: str, least: int = 0) -> int:
+        """A field that holds an integer."""
+        value: int = self._field(name, int)
         if isinstance(value, bool) or not least <= value < LARGEST:
             raise ProtocolError(f"{self.kind}: {name} is {str(value)[:80]}")
         return value
 
     def loss(self) -> float:
-        """The fact `loss`."""
-        value = self._fact("loss", float)
+        """The field `loss`."""
+        value = self._field("loss", float)
         if not isfinite(value):
             raise ProtocolError(f"{self.kind}: loss is {value}")
         return float(value)
 
-    def _fact(self, name: str, kind: type) -> Any:
-        value = self.facts.get(name)
+    def _field(self, name: str, kind: type) -> Any:
+        value = self.fields.get(name)
         if not isinstance(value, kind):
             raise ProtocolError(f"{self.kind}: {name} is missing or not a {kind.__name__}")
         return value
 
     def array(self, name: str, dtype: type, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """An array of the kind and shape that are expected; None stands for any length."""
+        """An array of the given type and shape; None stands for any length."""
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or found.ndim != len(shape):
             raise ProtocolError(f"{self.kind}: {name} is missing or not a {len(shape)}-d array of {dtype.__name__}")
@@ -74,64 +74,64 @@ class Note:
         return found
 
 
-def pack(note: Note, sign: Callable[[bytes], bytes]) -> bytes:
-    """A message as signed bytes."""
-    facts = json.dumps({"kind": note.kind, **note.facts}, ensure_ascii=False, allow_nan=False)
-    body = save({name: np.ascontiguousarray(a) for name, a in note.arrays.items()}, {"facts": facts})
+def pack(message: Message, sign: Callable[[bytes], bytes]) -> bytes:
+    """A message as bytes, signed."""
+    fields = json.dumps({"kind": message.kind, **message.fields}, ensure_ascii=False, allow_nan=False)
+    body = save({name: np.ascontiguousarray(a) for name, a in message.arrays.items()}, {"fields": fields})
     signature = sign(body)
     return len(signature).to_bytes(2, "big") + signature + body
 
 
 def split(raw: bytes) -> tuple[bytes, bytes]:
-    """Signature and body of packed bytes."""
+    """Signature and body of a packed message."""
     length = int.from_bytes(raw[:2], "big")
     if not 0 < length <= 512 or len(raw) < 2 + length + 8:
         raise ProtocolError("not a message")
     return raw[2 : 2 + length], raw[2 + length :]
 
 
-def unpack(body: bytes) -> Note:
+def unpack(body: bytes) -> Message:
     """The message in a body whose signature has been checked."""
     header = int.from_bytes(body[:8], "little")
-    if header > FACTS or header > len(body):
+    if header > MOST_FIELD_BYTES or header > len(body):
         raise ProtocolError("not a message")
     try:
         described = json.loads(body[8 : 8 + header])
-        facts = json.loads(described["__metadata__"]["facts"])
-        kind = facts.pop("kind")
-        json.dumps(facts, ensure_ascii=False).encode()  # text that cannot be written would fail later
+        fields = json.loads(described["__metadata__"]["fields"])
+        kind = fields.pop("kind")
+        json.dumps(fields, ensure_ascii=False).encode()  # text that is not valid Unicode would fail later
         arrays = load(body)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise ProtocolError(f"not a message ({type(error).__name__})") from None
     if kind not in KINDS:
         raise ProtocolError(f"unknown kind of message {str(kind)[:80]!r}")
-    return Note(kind, facts, dict(arrays))
+    return Message(kind, fields, dict(arrays))
 
 
-def pack_contents(message: Upload) -> tuple[Arrays, dict[str, Any]]:
-    """An upload or a download as arrays and facts: `TABLE/ids`, `TABLE/values`, and `scalars`."""
+def pack_contents(contents: Upload) -> tuple[Arrays, dict[str, Any]]:
+    """An upload or a download as arrays and fields: `TABLE/ids`, `TABLE/values`, and `scalars`."""
     arrays: Arrays = {}
-    for name, rows in message.tables.items():
+    for name, rows in contents.tables.items():
         arrays |= {f"{name}/ids": rows.ids, f"{name}/values": rows.values}
-    return arrays, {"scalars": dict(message.scalars)} if message.scalars else {}
+    return arrays, {"scalars": dict(contents.scalars)} if contents.scalars else {}
 
 
-def read_contents(note: Note, contents: Contents, shared: Ids, width: int) -> Upload:
-    """What somebody else has sent, as the method declares it: tables, ids, shapes, finite numbers."""
+def read_contents(message: Message, contents: Contents, shared: Ids, width: int) -> Upload:
+    """A received upload or download, checked against what the method declares."""
     tables = {}
-    for name in {name.rpartition("/")[0] for name in note.arrays}:
-        ids, values = note.arrays.get(f"{name}/ids"), note.arrays.get(f"{name}/values")
+    for name in {name.rpartition("/")[0] for name in message.arrays}:
+        ids, values = message.arrays.get(f"{name}/ids"), message.arrays.get(f"{name}/values")
         if ids is None or values is None:
-            raise ProtocolError(f"{note.kind}: table {name[:80]!r} without ids or values")
+            raise ProtocolError(f"{message.kind}: table {name[:80]!r} without ids or values")
         tables[name] = Rows(ids, values)
-    scalars = note.facts.get("scalars", {})
+    scalars = message.fields.get("scalars", {})
     if not isinstance(scalars, dict):
-        raise ProtocolError(f"{note.kind}: scalars are not an object")
+        raise ProtocolError(f"{message.kind}: scalars are not an object")
     found = Upload(tables, scalars)
     try:
         contents.check(found, shared, width)
     except (ValueError, ArithmeticError) as error:
-        raise ProtocolError(f"{note.kind}: {str(error)[:300]}") from None
+        raise ProtocolError(f"{message.kind}: {str(error)[:300]}") from None
     return Upload(tables, {name: float(value) for name, value in scalars.items()})
 
 
@@ -140,24 +140,24 @@ def as_download(message: Upload) -> Download:
     return Download(message.tables, message.scalars)
 
 
-def check_change(before: Rows, after: Rows, most: float) -> None:
-    """Refuse rows that have moved further than training can move them; `before` may have rows of some ids only."""
+def check_change(before: Rows, after: Rows, limit: float) -> None:
+    """Refuse rows that changed more than training can change them; `before` may lack some of the ids."""
     place = np.searchsorted(after.ids, before.ids)
     change = np.abs(after.values[place] - before.values).max(initial=0.0)
-    if not change <= most:
-        raise ProtocolError(f"a number changed by {change:.3g}; training can change it by {most:.3g} at most")
+    if not change <= limit:
+        raise ProtocolError(f"a number changed by {change:.3g}; training changes it by {limit:.3g} at most")
 
 
-def metrics_facts(metrics: Metrics) -> dict[str, Any]:
-    """Metrics as facts; of no triples, there are none."""
+def metrics_fields(metrics: Metrics) -> dict[str, Any]:
+    """Metrics as fields; without triples only their number."""
     return metrics.as_dict() | {"triples": metrics.triples}
 
 
-def read_metrics(facts: Any, kind: str) -> Metrics:
-    """Metrics that somebody else has sent."""
+def read_metrics(fields: Any, kind: str) -> Metrics:
+    """Received metrics, checked."""
     try:
-        triples = facts["triples"]
-        values = [facts[name] for name in Metrics(0.0, (0.0, 0.0, 0.0), 1).as_dict()]
+        triples = fields["triples"]
+        values = [fields[name] for name in Metrics(0.0, (0.0, 0.0, 0.0), 1).as_dict()]
     except (KeyError, TypeError):
         raise ProtocolError(f"{kind}: metrics are missing") from None
     if not isinstance(triples, int) or isinstance(triples, bool) or not 0 <= triples < LARGEST:

@@ -1,4 +1,4 @@
-"""Asking clients elsewhere: who is there, who has answered, how long to wait, and whose answer it is."""
+"""Requests to clients over a channel: send, wait, retry, time out, and check whose response it is."""
 
 import secrets
 import time
@@ -7,229 +7,233 @@ from dataclasses import dataclass, field
 
 from pfedeg.errors import RunError
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.network.channel import EndedError, Hub, RefusedError, Seen, UnreachableError
-from pfedeg.network.messages import Note, ProtocolError, pack, split, unpack
+from pfedeg.network.channel import ClientStatus, RefusedError, RunEndedError, ServerChannel, UnreachableError
+from pfedeg.network.messages import Message, ProtocolError, pack, split, unpack
 
-POLL = (0.05, 0.2)  # seconds between two looks for replies: at first, and at last
-LOOK = 1.0  # seconds between two looks at who is there
-STRANGE = 3  # answers of somebody else in the name of a client before it is given up for the round
+POLL = (0.05, 0.2)  # seconds between polls for responses: at first, and at most
+STATUS_POLL = 1.0  # seconds between polls for the clients' status
+MOST_FORGERIES = 3  # invalid responses in a client's name before the manager gives up on it for the round
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A client that may take part."""
+    """A client that may take part in the run."""
 
-    identity: bytes  # by which the network knows it
-    verify: Callable[[bytes, bytes], bool]  # whether a body and a signature are its own
+    identity: bytes  # its public key, as the network knows it
+    verify: Callable[[bytes, bytes], bool]  # whether it signed a body with this signature
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait, and for how many."""
+class WaitPolicy:
+    """How many responses a round needs, and how long to wait for the others."""
 
-    quorum: int = 0  # clients that must answer in a round; 0: all that were asked
-    wait: float = 600.0  # seconds for the answer of a client that is there
-    absent: float = 90.0  # seconds for one that is not there, or did not answer the last time
+    quorum: int = 0  # clients that must respond in a round; 0: all that got a request
+    timeout: float = 600.0  # seconds for the response of a client that is online
+    absent_timeout: float = 90.0  # seconds for one that is offline, or did not respond the last time
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What one client was asked."""
+class _Pending:
+    """A request that waits for its response."""
 
-    note: Note
+    message: Message
     body: bytes
     nonce: str
-    sent: dict[str, None] = field(default_factory=dict)  # names of the messages it went out as
-    since: str = ""  # when the client had joined, as it went out
-    again: float = 0.0  # not before this time
-    strange: int = 0  # answers that were somebody else's, or to something else
-    trouble: str = ""  # what came instead of an answer
+    sent: dict[str, None] = field(default_factory=dict)  # ids under which it was sent
+    since: str = ""  # when the client had joined at the time of sending
+    retry_at: float = 0.0
+    forgeries: int = 0  # invalid responses in the client's name
+    problem: str = ""  # the last error instead of a response
 
 
-class Asking:
-    """Puts questions to the members of a run and waits for their answers. What happens on the way is told to `log`."""
+class RequestManager:
+    """Sends requests to the members of a run and waits for their responses. Progress goes to `log`."""
 
     def __init__(
         self,
-        hub: Hub,
+        channel: ServerChannel,
         run: str,
         members: Mapping[ClientId, Member],
         *,
         sign: Callable[[bytes], bytes],
         certificate: bytes,
-        patience: Patience,
+        policy: WaitPolicy,
         enrolled: Callable[[ClientId], bool],
         log: Callable[[str], None],
     ) -> None:
-        """`enrolled` is asked before each message."""
-        self._hub, self._run, self.members = hub, run, dict(members)
-        self._sign, self._certificate, self._patience = sign, certificate.decode(), patience
+        """enrolled(name) is called before each message is sent or accepted."""
+        self._channel, self._run, self.members = channel, run, dict(members)
+        self._sign, self._certificate, self._policy = sign, certificate.decode(), policy
         self.enrolled, self._log = enrolled, log
-        self.missing: dict[ClientId, str] = {}  # who did not answer the last question, and why
+        self.missing: dict[ClientId, str] = {}  # clients without a response to the last request, and why
         self._slow: set[ClientId] = set()
-        self._away: set[ClientId] = set()  # who was said not to be there
-        self._open = False
+        self._reported_offline: set[ClientId] = set()
+        self._connected = False
 
-    def ask(
+    def request(
         self,
-        asked: Mapping[ClientId, Note],
-        check: Callable[[ClientId, Note], Note],
-        most: int,
-        everyone: bool = False,
-    ) -> Iterator[tuple[ClientId, Note]]:
-        """Ask clients and yield each answer of at most `most` bytes that passes its check, a refusal among them.
+        requests: Mapping[ClientId, Message],
+        check: Callable[[ClientId, Message], Message],
+        limit: int,
+        need_all: bool = False,
+    ) -> Iterator[tuple[ClientId, Message]]:
+        """Send requests; yield each response of at most `limit` bytes that passes its check, refusals included.
 
-        Goes on until all have answered, or enough have and the others have had their time. Whoever joins anew is
-        asked anew, since what it was asked before may be lost; clients answer the same to the same question.
+        Ends when all clients have responded, or when the quorum has and the others timed out. A client that rejoins
+        gets its request again, since the first may be lost; clients respond to the same request in the same way.
         """
         self.missing = {}
-        waiting = {name: self._prepare(name, note) for name, note in asked.items()}
-        counted = 0
+        waiting = {name: self._prepare(name, message) for name, message in requests.items()}
+        accepted = 0
         refused: dict[ClientId, str] = {}
-        quorum = len(asked) if everyone else min(self._patience.quorum or len(asked), len(asked))
-        began = time.monotonic()
-        gone: set[ClientId] = set()
-        seen: Mapping[bytes, Seen] = {}
-        pause, looked, warned = POLL[0], -LOOK, False
+        quorum = len(requests) if need_all else min(self._policy.quorum or len(requests), len(requests))
+        started = time.monotonic()
+        offline: set[ClientId] = set()
+        clients: Mapping[bytes, ClientStatus] = {}
+        pause, polled, warned = POLL[0], -STATUS_POLL, False
         while waiting:
             now = time.monotonic()
             try:
-                if not self._open:
-                    self._hub.open()
-                    self._open, warned, began = True, False, now
+                if not self._connected:
+                    self._channel.open()
+                    self._connected, warned, started = True, False, now
                     for each in waiting.values():
                         each.sent.clear()
-                if now - looked >= LOOK:
-                    seen, looked = self._hub.clients(), now
-                    self._send(waiting, seen, gone, now)
-                for name, note in [*self._removed(waiting), *self._collect(waiting, check, most)]:
+                if now - polled >= STATUS_POLL:
+                    clients, polled = self._channel.clients(), now
+                    self._send(waiting, clients, offline, now)
+                for name, message in [*self._removed(waiting), *self._collect(waiting, check, limit)]:
                     del waiting[name]
-                    counted += note.kind != "refusal"
+                    accepted += message.kind != "refusal"
                     pause = POLL[0]
                     self._slow.discard(name)
-                    if note.kind == "refusal":
-                        refused[name] = note.text("reason")
-                    yield name, note
-            except (RefusedError, EndedError) as error:
+                    if message.kind == "refusal":
+                        refused[name] = message.text("reason")
+                    yield name, message
+            except (RefusedError, RunEndedError, UnreachableError) as error:
                 if not warned:
-                    self._log(f"the run has to begin anew with the SuperLink: {error}")
-                self._open, pause, warned = False, POLL[1], True
-            except UnreachableError as error:
-                if not warned:
-                    self._log(f"the SuperLink does not answer; is it running? ({error})")
-                self._open, pause, warned = False, POLL[1], True
-            late = {name for name in waiting if now - began > self._time(name, gone)}
+                    hint = "; is it running?" if isinstance(error, UnreachableError) else ""
+                    self._log(f"reconnecting to the SuperLink: {error}{hint}")
+                self._connected, pause, warned = False, POLL[1], True
+            late = {name for name in waiting if now - started > self._timeout(name, offline)}
             if waiting and late >= set(waiting):
-                if counted >= quorum:
+                if accepted >= quorum or (not need_all and accepted + len(waiting) < quorum):
                     break
-                if not everyone and counted + len(waiting) < quorum:
-                    break
-                text = f"{counted} of {len(asked)} answered, {quorum} are needed"
-                wish = "still waits" if everyone else "the round is repeated"
-                self._log(f"{text}: {wish} for {', '.join(sorted(waiting))}")
-                began = now
+                text = f"{accepted} of {len(requests)} clients responded, {quorum} are needed"
+                action = "still waiting" if need_all else "repeating the round"
+                self._log(f"{text}: {action} for {', '.join(sorted(waiting))}")
+                started = now
                 for each in waiting.values():
                     each.sent.clear()
             time.sleep(pause)
             pause = min(pause * 1.2, POLL[1])
-        if counted < quorum and not everyone:
+        if accepted < quorum and not need_all:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
-            hint = f"go on with --resume --quorum {counted}" if counted else "go on with --resume when this is mended"
-            raise RunError(f"{counted} of {len(asked)} clients answered, {quorum} are needed ({why}); {hint}")
-        for name in waiting:
-            if name not in gone:  # who is not there has less time anyway
-                self._slow.add(name)
-            reason = "is not there" if name in gone else waiting[name].trouble or "does not answer"
-            self.missing[name] = reason
-            if name not in gone:
-                self._log(f"goes on without {name!r}: {reason}")
+            hint = f"continue with --resume --quorum {accepted}" if accepted else "then continue with --resume"
+            raise RunError(f"{accepted} of {len(requests)} clients responded, {quorum} are needed ({why}); {hint}")
+        self._give_up(waiting, offline)
 
-    def _time(self, name: ClientId, gone: set[ClientId]) -> float:
-        """How long a client has to answer."""
-        patience = self._patience
-        return min(patience.absent, patience.wait) if name in gone or name in self._slow else patience.wait
+    def _give_up(self, waiting: Mapping[ClientId, _Pending], offline: set[ClientId]) -> None:
+        """Record who did not respond in time, and why."""
+        for name, each in waiting.items():
+            if name in offline:
+                self.missing[name] = "is offline"
+                continue
+            self._slow.add(name)
+            self.missing[name] = each.problem or "does not respond"
+            self._log(f"continuing without {name!r}: {self.missing[name]}")
 
-    def _prepare(self, name: ClientId, note: Note) -> _Asked:
+    def _timeout(self, name: ClientId, offline: set[ClientId]) -> float:
+        policy = self._policy
+        short = name in offline or name in self._slow
+        return min(policy.absent_timeout, policy.timeout) if short else policy.timeout
+
+    def _prepare(self, name: ClientId, message: Message) -> _Pending:
         nonce = secrets.token_hex(16)
-        facts = {"to": name, "run": self._run, "nonce": nonce, "certificate": self._certificate}
-        whole = Note(note.kind, facts | dict(note.facts), note.arrays)
-        return _Asked(note, pack(whole, self._sign), nonce)
+        fields = {"to": name, "run": self._run, "nonce": nonce, "certificate": self._certificate}
+        whole = Message(message.kind, fields | dict(message.fields), message.arrays)
+        return _Pending(message, pack(whole, self._sign), nonce)
 
     def _send(
-        self, waiting: Mapping[ClientId, _Asked], seen: Mapping[bytes, Seen], gone: set[ClientId], now: float
+        self,
+        waiting: Mapping[ClientId, _Pending],
+        clients: Mapping[bytes, ClientStatus],
+        offline: set[ClientId],
+        now: float,
     ) -> None:
-        """Ask those who are there and have not been asked since they came."""
+        """Send each request to its client if that is online and has not got it since it joined."""
         for name, each in waiting.items():
-            found = seen.get(self.members[name].identity)
-            if found is None or not found.online:
-                if name not in self._away:
-                    self._log(f"client {name!r} is not there")
-                    self._away.add(name)
-                gone.add(name)
+            status = clients.get(self.members[name].identity)
+            if status is None or not status.online:
+                if name not in self._reported_offline:
+                    self._log(f"client {name!r} is offline")
+                    self._reported_offline.add(name)
+                offline.add(name)
                 continue
-            gone.discard(name)
-            if name in self._away:
-                self._log(f"client {name!r} is there")
-                self._away.discard(name)
-            if (each.sent and each.since == found.since) or now < each.again:
+            offline.discard(name)
+            if name in self._reported_offline:
+                self._log(f"client {name!r} is online")
+                self._reported_offline.discard(name)
+            if (each.sent and each.since == status.since) or now < each.retry_at:
                 continue
-            sent = self._hub.push(found.node, each.body)
+            sent = self._channel.push(status.node, each.body)
             if sent:
-                each.sent[sent], each.since = None, found.since
-            else:  # it may just have been removed
-                each.again = now + 2 * LOOK
+                each.sent[sent], each.since = None, status.since
+            else:  # the client may just have been removed
+                each.retry_at = now + 2 * STATUS_POLL
 
-    def _removed(self, waiting: Mapping[ClientId, _Asked]) -> list[tuple[ClientId, Note]]:
-        """Those who were removed meanwhile."""
+    def _removed(self, waiting: Mapping[ClientId, _Pending]) -> list[tuple[ClientId, Message]]:
+        """Refusals in the name of clients that were removed meanwhile."""
         gone = [name for name in waiting if not self.enrolled(name)]
-        return [(name, Note("refusal", {"reason": "is not enrolled any more"})) for name in gone]
+        return [(name, Message("refusal", {"reason": "is no longer enrolled"})) for name in gone]
 
     def _collect(
-        self, waiting: Mapping[ClientId, _Asked], check: Callable[[ClientId, Note], Note], most: int
-    ) -> Iterator[tuple[ClientId, Note]]:
-        """The answers that have come, if they are what they say."""
-        of = {message: name for name, each in waiting.items() for message in each.sent}
-        if not of:
+        self, waiting: Mapping[ClientId, _Pending], check: Callable[[ClientId, Message], Message], limit: int
+    ) -> Iterator[tuple[ClientId, Message]]:
+        """The valid responses that have arrived; a refusal in place of an invalid one."""
+        sender = {request: name for name, each in waiting.items() for request in each.sent}
+        if not sender:
             return
         done: set[ClientId] = set()
-        for reply in self._hub.pull(of, most):
-            name = of.get(reply.to)
+        for response in self._channel.pull(sender, limit):
+            name = sender.get(response.to)
             if name is None or name in done or not self.enrolled(name):
                 continue
             each = waiting[name]
-            each.sent.pop(reply.to, None)
-            if reply.body is None:
-                each.again = time.monotonic() + 2 * LOOK
-                each.trouble = reply.error
-                self._log(f"client {name!r}: {reply.error}")
+            each.sent.pop(response.to, None)
+            if response.body is None:
+                each.retry_at = time.monotonic() + 2 * STATUS_POLL
+                each.problem = response.error
+                self._log(f"client {name!r}: {response.error}")
                 continue
             try:
-                found = self._read(name, each, reply.body)
-            except ProtocolError as error:  # somebody else's, perhaps: ask again
-                self._log(f"refused an answer in the name of {name!r}: {error}")
-                each.strange, each.trouble = each.strange + 1, f"its answers were refused: {error}"
-                if each.strange < STRANGE:
+                message = self._read(name, each, response.body)
+            except ProtocolError as error:  # perhaps somebody else's: request it again
+                self._log(f"refused a response in the name of {name!r}: {error}")
+                each.forgeries, each.problem = each.forgeries + 1, f"its responses were refused: {error}"
+                if each.forgeries < MOST_FORGERIES:
                     continue
-                found = Note("refusal", {"reason": each.trouble})
+                message = Message("refusal", {"reason": each.problem})
             try:
-                answer = check(name, found)
+                found = check(name, message)
             except (ProtocolError, ArithmeticError, ValueError, TypeError) as error:
-                self._log(f"refused an answer of {name!r}: {error}")
-                answer = Note("refusal", {"reason": f"its answer was refused: {error}"})
+                self._log(f"refused a response of {name!r}: {error}")
+                found = Message("refusal", {"reason": f"its response was refused: {error}"})
             done.add(name)
-            yield name, answer
+            yield name, found
 
-    def _read(self, name: ClientId, each: _Asked, raw: bytes) -> Note:
-        """An answer that is this client's own, to this very question."""
+    def _read(self, name: ClientId, each: _Pending, raw: bytes) -> Message:
+        """A response that this client signed, to exactly this request."""
         signature, body = split(raw)
         if not self.members[name].verify(body, signature):
             raise ProtocolError("not signed by this client")
-        note = unpack(body)
-        for fact, value in (("from", name), ("run", self._run), ("nonce", each.nonce), ("asked", each.note.kind)):
-            if note.facts.get(fact) != value:
-                raise ProtocolError(f"it has {fact} {str(note.facts.get(fact))[:80]!r}, not {value!r}")
-        if note.kind not in (each.note.kind, "refusal"):
-            raise ProtocolError(f"a {note.kind} to a {each.note.kind}")
-        if note.kind == "refusal":
-            return Note("refusal", {"reason": note.text("reason")[:500]})
-        return note
+        message = unpack(body)
+        expected = {"from": name, "run": self._run, "nonce": each.nonce, "request": each.message.kind}
+        for key, value in expected.items():
+            if message.fields.get(key) != value:
+                raise ProtocolError(f"{key} is {str(message.fields.get(key))[:80]!r}, expected {value!r}")
+        if message.kind not in (each.message.kind, "refusal"):
+            raise ProtocolError(f"response {message.kind!r} to request {each.message.kind!r}")
+        if message.kind == "refusal":
+            return Message("refusal", {"reason": message.text("reason")[:500]})
+        return message

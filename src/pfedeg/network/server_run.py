@@ -1,4 +1,4 @@
-"""A run whose clients are elsewhere: the course of rounds at the server, and what it keeps of them."""
+"""A run with remote clients, as the server sees it: rounds, checkpoints, who is missing, the result."""
 
 import secrets
 import time
@@ -14,7 +14,7 @@ from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.methods.exchange import Upload
 from pfedeg.methods.registry import METHODS
 from pfedeg.network.client_session import digest
-from pfedeg.network.server_transport import Remote
+from pfedeg.network.server_transport import RemoteTransport
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Round
@@ -23,48 +23,48 @@ from pfedeg.training.run_loop import RunLoop
 
 
 def new_name() -> str:
-    """A name for a run that no other has."""
+    """A unique name for a run."""
     return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
 
 
-class Coordination(RunLoop):
-    """An iterator over the rounds of a federation; `connect(run)` makes the way to its clients."""
+class ServerRun(RunLoop):
+    """An iterator over the rounds of a federation; connect(run) gives the transport to its clients."""
 
-    _transport: Remote
+    _transport: RemoteTransport
 
     def __init__(
         self,
         config: Config,
-        connect: Callable[[str], Remote],
+        connect: Callable[[str], RemoteTransport],
         *,
         out: Path,
         name: str = "",
         resume: bool = False,
         threads: int | None = None,
     ) -> None:
-        """Meets the clients, which takes until all of them are there. They will know the run by its name."""
+        """Waits until all clients are online and have accepted the run. `name` identifies the run at the clients."""
         if not config.method_type.is_federated:
             federated = ", ".join(method.name for method in METHODS.values() if method.is_federated)
-            raise InputError(f"{config.method} needs no server; choose from {federated}")
+            raise InputError(f"{config.method} does not run over a network; choose from {federated}")
         super().__init__(config, config.build_strategy(threads), RunFolder(out))
         assert self._folder is not None
         self._final: Mapping[str, Mapping[ClientId, Metrics]] | None = None
         origin = self._folder.read("provenance.json") if self._folder.exists() else {}
         saved = self._enter(origin, resume)
         unfinished = self.result is not None and self.result.get("missing")
-        if unfinished and (out / CHECKPOINT).exists():  # somebody has not got the result yet
+        if unfinished and (out / CHECKPOINT).exists():  # a client still lacks its result
             saved, self.result = self._folder.load_checkpoint(), None
         self.name: str = origin.get("federation") or name or new_name()
         if self.result is not None:
             return
         if origin and saved is None:
-            raise InputError(f"{out}: the run has no checkpoint; remove it, and begin a new one")
+            raise InputError(f"{out}: the run has no checkpoint; remove it and start a new one")
         self._transport = connect(self.name)
         if saved is None:
             self._begin()
         else:
             self._restore(*saved)
-            self._transport.meet(
+            self._transport.handshake(
                 {name: digest(ids, self._shared.travelling[name]) for name, ids in self._shared.ids.items()}
             )
         self._whole = self._arrays(), self._about()
@@ -73,7 +73,7 @@ class Coordination(RunLoop):
     def _begin(self) -> None:
         transport, folder = self._transport, self._folder
         assert folder is not None
-        transport.meet()
+        transport.handshake()
         self._shared = transport.shared
         transport.uploads()
         found = digest(*self._shared.ids.values())
@@ -82,13 +82,13 @@ class Coordination(RunLoop):
         folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
 
     def _due(self) -> bool:
-        return True  # a client can undo one round, not two
+        return True  # clients can roll back one round only, so a checkpoint must follow every round
 
     def _keep(self, members: list[ClientId]) -> None:
         self._transport.best_round = self._progress.round
 
     def _line(self, done: Round) -> dict[str, Any]:
-        self._transport.tell(done.number, done.weights)
+        self._transport.set_affinity(done.number, done.weights)
         line = super()._line(done)
         missing = dict(sorted(self._transport.missing.items()))
         return line | ({"missing": missing} if missing else {})
@@ -103,7 +103,7 @@ class Coordination(RunLoop):
         if self._transport.missing:
             result["missing"] = dict(sorted(self._transport.missing.items()))
         other = {n: at for n, at in sorted(self._transport.finished.items()) if at != result["best_round"]}
-        if other:  # who missed the evaluation of the best round has kept earlier tables
+        if other:  # a client that missed the evaluation of the best round keeps earlier tables
             result["tables_of_round"] = other
         self._folder.finish({}, {}, result, keep_checkpoint=bool(self._transport.missing))
 

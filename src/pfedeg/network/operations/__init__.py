@@ -1,1 +1,1 @@
-"""What operators run: folders, certificates, secrets, long-running processes, the proxy."""
+"""What operators run: folders, certificates, secrets, processes, the proxy."""

@@ -1,4 +1,4 @@
-"""The alignment secret, which the clients of a federation share and its server never has."""
+"""The alignment secret, which the clients of a federation share and the server must not have."""
 
 import base64
 import secrets
@@ -13,7 +13,7 @@ SECRET = "pfedeg-secret-1:"
 def make_secret(path: Path) -> None:
     """A new secret for the clients of a federation: 256 random bits."""
     if path.exists():
-        raise InputError(f"{path}: exists already; a secret is not overwritten")
+        raise InputError(f"{path}: already exists; a secret is never overwritten")
     write_private(path, f"{SECRET}{base64.b64encode(secrets.token_bytes(32)).decode()}\n".encode())
 
 
@@ -28,5 +28,5 @@ def read_secret(path: Path) -> bytes:
     except ValueError:
         found = b""
     if not text.startswith(SECRET) or len(found) < 32:
-        raise InputError(f"{path}: not an alignment secret; `pfedeg secret FILE` makes one, for all clients the same")
+        raise InputError(f"{path}: not an alignment secret; `pfedeg secret FILE` makes one for all clients")
     return found

@@ -1,8 +1,8 @@
-"""Keys and certificates: who is who. The only file that imports cryptography.
+"""Keys, certificates and signatures. The only file that imports cryptography.
 
-A server has its own certificate authority (CA), whose certificate the clients get once, by hand. It certifies the key
-by which the server speaks TLS and signs what it tells a client. Each client makes a key pair of its own and gives the
-public half to the server operator; by it the client joins, and signs what it answers.
+Each server has its own certificate authority (CA); clients get its certificate once, over a secure channel. The CA
+certifies the key with which the server speaks TLS and signs requests. Each client makes a key pair and sends the public
+key to the server operator; with the private key it joins and signs its responses.
 """
 
 import datetime
@@ -26,7 +26,7 @@ YEARS_OF_CA, DAYS_OF_SERVER = 10, 825
 
 
 def make_authority(folder: Path, host: str) -> None:
-    """A CA and a certificate for the server: ca.key, ca.crt, server.key, server.crt."""
+    """Make a CA and a certificate for the server: ca.key, ca.crt, server.key, server.crt."""
     key = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"pfedeg federation at {host}"[:64])])
     now = datetime.datetime.now(datetime.UTC)
@@ -49,7 +49,7 @@ def make_authority(folder: Path, host: str) -> None:
 
 
 def certify_server(folder: Path, host: str) -> None:
-    """A new key and certificate for the server, by the CA in the same folder."""
+    """Make a new key and certificate for the server, signed by the CA in the same folder."""
     authority = read_certificate(folder / "ca.crt")
     signer = _load_pem(folder / "ca.key")
     key = ec.generate_private_key(ec.SECP384R1())
@@ -79,7 +79,7 @@ def certify_server(folder: Path, host: str) -> None:
 
 
 def make_pair(folder: Path, name: str) -> None:
-    """A client's key pair: client.key (OpenSSH), and client.pub to give to the server operator."""
+    """Make a client's key pair: client.key (OpenSSH), and client.pub for the server operator."""
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
     write_private(folder / "client.key", key.private_bytes(encoding, form, serialization.NoEncryption()))
@@ -87,7 +87,7 @@ def make_pair(folder: Path, name: str) -> None:
 
 
 def public_line(key: Public, name: str) -> str:
-    """A public key as a line of text."""
+    """A public key as a line in OpenSSH format."""
     raw = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     return f"{raw.decode()} {'-'.join(name.split())}\n"
 
@@ -107,23 +107,25 @@ def read_public(path: Path) -> Public:
     """A client's public key."""
     raw = _read(path)
     if b"PRIVATE KEY" in raw:
-        raise InputError(f"{path}: this is a private key, which stays with its client; the public one ends in .pub")
+        raise InputError(
+            f"{path}: this is a private key, which must stay with its client; the public key is in client.pub"
+        )
     try:
         key = serialization.load_ssh_public_key(raw.strip())
     except (ValueError, UnsupportedAlgorithm):
-        raise InputError(f"{path}: not a public key; the client finds its own in client.pub") from None
+        raise InputError(f"{path}: not a public key; the client has it in client.pub") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp384r1":
         raise InputError(f"{path}: not a P-384 key; `pfedeg client init` makes one")
     return key
 
 
 def identity(key: Public) -> bytes:
-    """A public key as the bytes by which the network knows it."""
+    """A public key as PEM, as the SuperLink stores it."""
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def short(key: Public) -> str:
-    """A public key as people compare it, over the telephone if need be."""
+    """The fingerprint of a public key, short enough to compare by telephone."""
     digest = hashlib.sha256(identity(key)).hexdigest()
     return ":".join(digest[i : i + 4] for i in range(0, 24, 4))
 
@@ -133,19 +135,19 @@ def read_certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_read(path))
     except ValueError:
-        raise InputError(f"{path}: not a certificate; the server operator has it as ca.crt") from None
+        raise InputError(f"{path}: not a certificate; get ca.crt from the server operator") from None
 
 
 class Signer:
-    """The server's or a client's own hand."""
+    """Signs with the server's or a client's key."""
 
     def __init__(self, key: Private, certificate: bytes = b"") -> None:
-        """The server shows its certificate with each signature; a client's key is enrolled."""
+        """The server sends its certificate with each signature; a client's public key is enrolled."""
         self._key, self.certificate = key, certificate
 
     @classmethod
     def of_server(cls, folder: Path) -> "Signer":
-        """The server's, from its folder."""
+        """The server's signer, from its folder."""
         return cls(_load_pem(folder / "server.key"), _read(folder / "server.crt"))
 
     def sign(self, body: bytes) -> bytes:
@@ -154,7 +156,7 @@ class Signer:
 
 
 def signed_by(key: Public, body: bytes, signature: bytes) -> bool:
-    """Whether the owner of a key has signed this."""
+    """Whether the owner of a key signed the body."""
     try:
         key.verify(signature, body, ec.ECDSA(hashes.SHA384()))
     except InvalidSignature:
@@ -163,7 +165,7 @@ def signed_by(key: Public, body: bytes, signature: bytes) -> bool:
 
 
 def certified(authority: x509.Certificate, certificate: bytes) -> Public | None:
-    """The key in a server's certificate, if the CA vouches for it today."""
+    """The key in a server's certificate if the CA issued it and it is valid now; else None."""
     try:
         found = x509.load_pem_x509_certificate(certificate)
         found.verify_directly_issued_by(authority)
@@ -171,8 +173,8 @@ def certified(authority: x509.Certificate, certificate: bytes) -> Public | None:
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return None
     key, now = found.public_key(), datetime.datetime.now(datetime.UTC)
-    timely = found.not_valid_before_utc <= now <= found.not_valid_after_utc
-    if not timely or ExtendedKeyUsageOID.SERVER_AUTH not in use or not isinstance(key, ec.EllipticCurvePublicKey):
+    valid = found.not_valid_before_utc <= now <= found.not_valid_after_utc
+    if not valid or ExtendedKeyUsageOID.SERVER_AUTH not in use or not isinstance(key, ec.EllipticCurvePublicKey):
         return None
     return key
 

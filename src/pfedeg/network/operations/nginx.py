@@ -1,6 +1,8 @@
-"""The reverse proxy's configuration: TLS outside, and only those paths of the SuperLink that clients need."""
+"""The reverse proxy: TLS towards clients, and only those paths of the SuperLink that clients need."""
 
 import ipaddress
+import os
+import shutil
 from pathlib import Path
 
 PATHS = (
@@ -15,17 +17,17 @@ PATHS = (
 )
 
 
-def configuration(folder: Path, host: str, port: int, inner: int) -> str:
-    """The configuration for a server's folder; it needs no other file, and may run as any user."""
+def configuration(folder: Path, host: str, port: int, superlink_port: int) -> str:
+    """The configuration for a server's folder; it needs no other file and no root."""
     listen = f"127.0.0.1:{port}" if is_loopback(host) else f"{port}"
     temporary = "\n".join(
         f"    {kind}_temp_path {folder}/run/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     locations = "\n".join(
-        f"        location = /v1/fleet/{path} {{ proxy_pass https://127.0.0.1:{inner}/v1/fleet/{path}; }}"
+        f"        location = /v1/fleet/{path} {{ proxy_pass https://127.0.0.1:{superlink_port}/v1/fleet/{path}; }}"
         for path in PATHS
     )
-    return f"""# Written by `pfedeg server init`. What is not named below is not reachable from outside.
+    return f"""# Written by `pfedeg server init`. Only the paths below are reachable from outside.
 daemon off;
 worker_processes 1;
 pid {folder}/run/nginx.pid;
@@ -66,8 +68,13 @@ http {{
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nothing else."""
+    """Whether a host name or address is this machine's loopback."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def find_nginx() -> str | None:
+    """The path of nginx, also where only root's PATH has it."""
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")

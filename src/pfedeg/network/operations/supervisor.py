@@ -1,4 +1,4 @@
-"""Processes that stay: one watches over the others of a folder, starts them again when they die, and can be stopped."""
+"""Keeps the processes of a folder running: one watches the others, restarts them when they die, and can be stopped."""
 
 import fcntl
 import os
@@ -17,14 +17,15 @@ from pfedeg.errors import InputError, RunError
 from pfedeg.files import write_json
 from pfedeg.processes import end_with_parent
 
-BACKOFF = (0.5, 30.0)  # seconds before a dead process is started again: at first, and at most
-CALM = 60.0  # seconds after which a process counts as well
-LOG = 10 << 20  # bytes of a log before it is begun anew
+BACKOFF = (0.5, 30.0)  # seconds before a dead process is restarted: at first, and at most
+STABLE = 60.0  # seconds of running after which the backoff starts from its minimum again
+MOST_LOG_BYTES = 10 << 20  # before a log is rotated
+RUNNING = "is already running; see `status`, or `stop` it first"
 
 
 @dataclass
 class Child:
-    """A process to keep alive."""
+    """A process to keep running."""
 
     name: str
     command: Sequence[str]
@@ -36,17 +37,17 @@ class Child:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Be the only one who watches over a folder; others find the number of this process in the lock."""
+def lock(folder: Path) -> Iterator[None]:
+    """Lock a folder for its one watching process; the lock file holds its process id."""
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     with open(folder / "run" / "lock", "a+") as file:
-        for left in range(5, -1, -1):  # somebody who only looks holds it for a moment
+        for left in range(5, -1, -1):  # `find` holds it for a moment
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
                 if not left:
-                    raise InputError(f"{folder}: is running already; see `status`, or `stop` it first") from None
+                    raise InputError(f"{folder}: {RUNNING}") from None
                 time.sleep(0.1)
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -54,8 +55,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def watcher(folder: Path) -> int | None:
-    """The process that watches over a folder, if there is one."""
+def find(folder: Path) -> int | None:
+    """The id of the process that watches a folder, if there is one."""
     try:
         with open(folder / "run" / "lock") as file:
             try:
@@ -67,16 +68,21 @@ def watcher(folder: Path) -> int | None:
     return None
 
 
+def check_stopped(folder: Path) -> None:
+    """Refuse to go on while the processes of a folder are running."""
+    if find(folder):
+        raise InputError(f"{folder}: {RUNNING}")
+
+
 def start(folder: Path, command: Sequence[str], ready: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Start a watcher in the background, and wait until it is ready."""
-    if watcher(folder):
-        raise InputError(f"{folder}: is running already; see `status`, or `stop` it first")
-    with open_log(folder, "watch") as log:
+    """Start a watching process in the background and wait until it is ready."""
+    check_stopped(folder)
+    with open_log(folder, "watch") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "pfedeg", *command],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     until = time.monotonic() + seconds
@@ -84,20 +90,20 @@ def start(folder: Path, command: Sequence[str], ready: Callable[[], bool], secon
         if process.poll() is not None or time.monotonic() > until:
             if process.poll() is None:
                 process.terminate()
-            raise RunError(f"{folder}: did not start; the reason is at the end of {folder / 'log' / 'watch.log'}")
+            raise RunError(f"{folder}: did not start; for the reason, see the end of {folder / 'log' / 'watch.log'}")
         time.sleep(0.1)
 
 
 def stop(folder: Path, seconds: float = 20.0) -> bool:
-    """Stop the watcher of a folder and all its processes; whether there was one."""
-    found = watcher(folder)
+    """Stop all processes of a folder; whether there were any."""
+    found = find(folder)
     if found is None:
         return False
     os.kill(found, signal.SIGTERM)
     until = time.monotonic() + seconds
-    while watcher(folder):
+    while find(folder):
         if time.monotonic() > until:
-            raise RunError(f"{folder}: process {found} does not stop; kill it by hand")
+            raise RunError(f"{folder}: process {found} does not stop; kill it")
         time.sleep(0.05)
     return True
 
@@ -108,10 +114,10 @@ def open_log(folder: Path, name: str) -> Any:
     return open(folder / "log" / f"{name}.log", "ab")
 
 
-def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -> None:
-    """Keep processes alive until told to stop (SIGTERM, SIGINT)."""
-    stopped, trim = False, 0.0
-    told: dict[str, int] | None = None
+def watch(folder: Path, children: Sequence[Child], log: Callable[[str], None]) -> None:
+    """Keep processes running until SIGTERM or SIGINT."""
+    stopped, rotate_at = False, 0.0
+    written: dict[str, int] | None = None
 
     def leave(number: int, frame: object) -> None:
         nonlocal stopped
@@ -119,24 +125,24 @@ def watch(folder: Path, children: Sequence[Child], say: Callable[[str], None]) -
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
-    for left in ("ended.json", "status.json"):  # of another time
+    for left in ("ended.json", "status.json"):  # of an earlier process
         (folder / "run" / left).unlink(missing_ok=True)
     try:
         while not stopped:
             for child in children:
-                _tend(folder, child, say)
+                _check(folder, child, log)
             now = {child.name: child.process.pid for child in children if child.process}
-            if now != told:
+            if now != written:
                 write_json(folder / "run" / "processes.json", now)
-                told = now
-            if time.monotonic() > trim:
-                _trim(folder)
-                trim = time.monotonic() + CALM
+                written = now
+            if time.monotonic() > rotate_at:
+                _rotate(folder)
+                rotate_at = time.monotonic() + STABLE
             time.sleep(0.2)
     finally:
         end(children)
         (folder / "run" / "processes.json").unlink(missing_ok=True)
-        say("stopped")
+        log("stopped")
 
 
 def _last_line(folder: Path, name: str) -> str:
@@ -146,47 +152,47 @@ def _last_line(folder: Path, name: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _trim(folder: Path) -> None:
-    """Put large logs aside; whoever writes to them goes on at their beginning."""
+def _rotate(folder: Path) -> None:
+    """Copy large logs to .old and truncate them in place, since processes keep them open."""
     for path in (folder / "log").glob("*.log"):
-        if path.stat().st_size > LOG:
+        if path.stat().st_size > MOST_LOG_BYTES:
             shutil.copyfile(path, path.with_suffix(".log.old"))
             os.truncate(path, 0)
 
 
-def _tend(folder: Path, child: Child, say: Callable[[str], None]) -> None:
+def _check(folder: Path, child: Child, log: Callable[[str], None]) -> None:
     now = time.monotonic()
     if child.process is not None and child.process.poll() is None:
-        if now - child.since > CALM:
+        if now - child.since > STABLE:
             child.delay = BACKOFF[0]
         return
     if child.process is not None:
-        say(f"{child.name} ended with {child.process.returncode}; starts again in {child.delay:.1f} s")
+        log(f"{child.name} exited with code {child.process.returncode}; restarting in {child.delay:.1f} s")
         ended = {"name": child.name, "code": child.process.returncode, "said": _last_line(folder, child.name)}
         write_json(folder / "run" / "ended.json", ended)
-        _clear(child.process)
+        _kill_group(child.process)
         child.process, child.since = None, now + child.delay
         child.delay = min(2 * child.delay, BACKOFF[1])
         return
     if now < child.since:
         return
-    with open_log(folder, child.name) as log:
+    with open_log(folder, child.name) as output:
         child.process = subprocess.Popen(
             list(child.command),
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             env={**os.environ, **child.environment},
             process_group=0,
             **end_with_parent(),
         )
     child.since = now
-    say(f"{child.name} started as process {child.process.pid}")
+    log(f"{child.name} started as process {child.process.pid}")
     child.started()
 
 
 def end(children: Sequence[Child], seconds: float = 5.0) -> None:
-    """End processes, the last first; by force those that do not listen."""
+    """Terminate processes, the last first; kill those that do not end."""
     for child in reversed(children):
         if child.process is not None and child.process.poll() is None:
             child.process.terminate()
@@ -198,10 +204,10 @@ def end(children: Sequence[Child], seconds: float = 5.0) -> None:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
-            _clear(child.process)
+            _kill_group(child.process)
 
 
-def _clear(process: "subprocess.Popen[bytes]") -> None:
-    """End what a dead process has left: nginx's workers survive it, and keep its port."""
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill what a dead process leaves behind: nginx's workers survive it and keep its port."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,64 @@
+"""Who may take part in a federation: the enrolled clients' names and public keys, in files of the server's folder."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from pfedeg.errors import InputError
+from pfedeg.files import safe_name, write_bytes, write_json
+from pfedeg.graphs.alignment import ClientId
+from pfedeg.graphs.knowledge_graph import normal
+from pfedeg.network.operations import certificates as keys
+from pfedeg.text import suggest
+
+
+class Enrollment:
+    """The folder `enrolled` of a server."""
+
+    def __init__(self, path: Path) -> None:
+        """An existing folder."""
+        self._path = path
+
+    def keys(self) -> dict[ClientId, Any]:
+        """The public key of every enrolled client, by name."""
+        found = {}
+        for file in sorted(self._path.glob("*.json")):
+            entry = json.loads(file.read_text(encoding="utf-8"))
+            found[entry["name"]] = keys.read_public(file.with_suffix(".pub"))
+        return dict(sorted(found.items()))
+
+    def contains(self, name: ClientId) -> bool:
+        """Whether a client may take part."""
+        return Path(f"{self._path / safe_name(name)}.json").exists()
+
+    def add(self, name: ClientId, public: Path) -> tuple[ClientId, Any]:
+        """Enroll the owner of a public key under a name; the name in its normal form, and the key."""
+        name, key = check_name(name), keys.read_public(public)
+        for other, known in self.keys().items():
+            if other == name:
+                raise InputError(f"{name!r} is already enrolled; to change its key, `pfedeg server remove` it first")
+            if keys.identity(known) == keys.identity(key):
+                raise InputError(f"{public}: this key already belongs to {other!r}; every client makes its own")
+        file = self._path / safe_name(name)
+        write_bytes(Path(f"{file}.pub"), keys.public_line(key, safe_name(name)).encode())
+        write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+        return name, key
+
+    def remove(self, name: ClientId) -> Any:
+        """Remove a client; its public key."""
+        name, enrolled = normal(name), self.keys()
+        if name not in enrolled:
+            raise InputError(f"{name!r} is not enrolled{suggest(name, enrolled)}")
+        file = self._path / safe_name(name)
+        Path(f"{file}.json").unlink()
+        Path(f"{file}.pub").unlink(missing_ok=True)
+        return enrolled[name]
+
+
+def check_name(name: str) -> ClientId:
+    """A client's name in its normal form."""
+    name = normal(name)
+    if not name.strip() or len(name) > 200:
+        raise InputError(f"{name!r}: a client needs a name of 1 to 200 characters")
+    return name
