@@ -78,7 +78,15 @@ class Entry:
         return self._describe(self.varied)
 
     def _describe(self, names: Sequence[str]) -> str:
-        return ", ".join(f"{name} {self.settings.get(name, '–')}" for name in names)
+        return ", ".join(f"{name} {self.shown(name)}" for name in names)
+
+    def shown(self, name: str) -> str:
+        """The value of a setting as text; a method, model, objective or optimiser by its label."""
+        if name == "method":
+            return self.method.label
+        if name in REGISTRIES and name in self.settings and self.runs:
+            return self.runs[0].label(name)  # type: ignore[arg-type]
+        return str(self.settings.get(name, "–"))
 
     @cached_property
     def changed(self) -> int:
