@@ -314,9 +314,7 @@ def test_partition_follows_the_seed() -> None:
 
 @pytest.mark.parametrize("clients", [0, -1, 3])
 def test_partition_needs_a_relation_per_client(clients: int) -> None:
-    with pytest.raises(
-        InputError, match=f"--clients {clients}: the graph has 2 relations, so 1 to 2 clients"
-    ):
+    with pytest.raises(InputError, match=f"--clients {clients}: the graph has 2 relations, so 1 to 2 clients"):
         partition(ROWS, clients, 0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pfedeg.errors import InputError
 from pfedeg.files import safe_name, write_bytes, write_json
 from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import normal
+from pfedeg.graphs.triples import normal
 from pfedeg.network.operations import certificates as keys
 from pfedeg.text import suggest
 
