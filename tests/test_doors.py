@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import pfedeg
-from loopback import SECRET, Network, coordinate, make_agents
+from loopback import SECRET, Network, make_agents, start_run
 from pfedeg.cli.main import cli
 from pfedeg.graphs.federation import Federation
 from pfedeg.training.config import REGISTRIES
@@ -170,7 +170,7 @@ def test_experiment(part: Part, data: Path, tmp_path: Path) -> None:
 def test_network_gives_the_same_tables(part: Part, run: Path, synthetic: Federation, tmp_path: Path) -> None:
     home = tmp_path / "clients"
     agents = make_agents(synthetic, home, allowed=[part.identifier])
-    coordinate(Network(agents), pfedeg.Config(**part.settings), tmp_path / "server").run()
+    start_run(Network(agents), pfedeg.Config(**part.settings), tmp_path / "server").run()
     alone = pfedeg.Training(synthetic, pfedeg.Config(**part.settings), secret=SECRET).run()
     found = json.loads((tmp_path / "server" / "result.json").read_text())
     assert found["test"] == (alone.result or {})["test"]
