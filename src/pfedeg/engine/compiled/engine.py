@@ -1,16 +1,22 @@
 """The compiled engine: numba's code behind the interface of `Engine`."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
 from pfedeg.engine.compiled import ranking
-from pfedeg.engine.compiled import training_loop as passes
-from pfedeg.engine.compiled.lanes import QUERIES
-from pfedeg.engine.compiled.lanes.operations import MODELS
-from pfedeg.engine.compiled.workspace import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
+from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
+from pfedeg.engine.compiled.training_loop import train
+from pfedeg.engine.compiled.workspace import (
+    LOSS,
+    Moments,
+    make_contrast,
+    make_rates,
+    make_settings,
+    make_workspace,
+    pad,
+    unpad,
+)
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team
@@ -19,15 +25,6 @@ from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
 from pfedeg.optimizers.base import OptimizerState
-
-
-class Moments(NamedTuple):
-    """Adam's first and second moments of both tables."""
-
-    entity1: Mat
-    entity2: Mat
-    relation1: Mat
-    relation2: Mat
 
 
 class Fused:
@@ -58,31 +55,31 @@ class Fused:
         settings = make_settings(batches, objective, adam, recipe.absorb, len(tables.entity))
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
-        wide = Tables(*(widen(model, table) for table in tables))
-        known = Knowledge(*(widen(model, rows) for rows in knowledge))
-        worked = Moments(*(widen(model, array) for array in moments))
+        padded = Tables(*(pad(model, table) for table in tables))
+        known = Knowledge(*(pad(model, rows) for rows in knowledge))
+        worked = Moments(*(pad(model, array) for array in moments))
         done, steps = int(state["steps"][0]), batches.epochs * -(-n // batches.size)
-        scratch = make_scratch(settings, chunk, wide, min(batches.size, n), self._team.size)
-        scratch.steps[:] = 0 if done else -1
+        workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
+        workspace.lazy.steps[:] = 0 if done else -1
         arguments = (
             model,
             settings,
             chunk,
             make_contrast(recipe.absorb),
-            wide,
+            padded,
             worked,
             known,
             positives,
             orders,
             negative_keys,
             make_rates(adam, done, steps),
-            scratch,
+            workspace,
         )
-        self._team.run(passes.train, *arguments)
-        for changed, kept in zip((*wide, *worked), (*tables, *moments), strict=True):
-            narrow(model, changed, kept)
+        self._team.run(train, *arguments)
+        for changed, kept in zip((*padded, *worked), (*tables, *moments), strict=True):
+            unpad(model, changed, kept)
         state["steps"][0] += steps
-        return float(scratch.total[0]) / (n * batches.epochs)
+        return float(workspace.sums.total[LOSS]) / (n * batches.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Engine.scores`."""
@@ -90,7 +87,7 @@ class Fused:
             return self._numpy.scores(model, tables, queries)
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
-        entity, queries = widen(model, tables.entity), widen(model, queries)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
         room = ranking.make_room(self._team.size, entity.shape[1])
         self._team.run(ranking.scores, model, entity, queries, room, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
@@ -100,7 +97,7 @@ class Fused:
         if type(model) not in MODELS:
             return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
-        entity, queries = widen(model, tables.entity), widen(model, queries)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
         room = ranking.make_room(self._team.size, entity.shape[1])
         blocks = min(ranking.BLOCKS, -(-len(queries) // (QUERIES * self._team.size)))  # work for every thread
         self._team.run(ranking.ranks, model, entity, queries, questions, blocks, room, truths, result)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg.engine.compiled.lanes import QUERIES, line_up, score_all
+from pfedeg.engine.compiled.lanes.operations import QUERIES, line_up, score_all
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import jit, kernel, take
-from pfedeg.engine.lowlevel.vectors import LANES, WIDE, choose, fill_wide, load, load_wide, store
+from pfedeg.engine.lowlevel.vectors import LANES, choose, fill, load, store
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat
 
@@ -142,11 +142,11 @@ def _count(questions, ids, turn, score, lanes, truths, result):
 @jit
 def _compare(score, truth, above, below):
     """How many scores in each lane are greater than the true answer's, and how many are smaller."""
-    zero, one = fill_wide(np.float32(0.0)), fill_wide(np.float32(1.0))
-    for lane in range(0, QUERIES, WIDE):
-        t, a, b = load_wide(truth, lane), zero, zero
+    zero, one = fill(np.float32(0.0)), fill(np.float32(1.0))
+    for lane in range(0, QUERIES, LANES):
+        t, a, b = load(truth, lane), zero, zero
         for e in range(len(score)):
-            s = load_wide(score[e], lane)
+            s = load(score[e], lane)
             a, b = a + choose(s, t, one, zero), b + choose(t, s, one, zero)
         store(above, lane, a)
         store(below, lane, b)
