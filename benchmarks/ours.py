@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, positives, questions
+from pfedeg.engine.compiled.engine import CompiledEngine
+from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
@@ -83,7 +83,7 @@ class Ours:
 
     def __init__(self, graph: KnowledgeGraph, name: str, threads: int, dim: int = DIM, least: float = 0.0) -> None:
         """Tables at their start; everything is measured for at least so many seconds."""
-        self.graph, self.model, self.kernels, self.least = graph, MODELS[name](dim), Fused(threads), least
+        self.graph, self.model, self.kernels, self.least = graph, MODELS[name](dim), CompiledEngine(threads), least
         model = self.model
         entity = start_rows(model, model.entity_width, 1, np.arange(len(graph.entities)))
         relation = start_rows(model, model.relation_width, 2, np.arange(len(graph.relations)))

@@ -1,4 +1,4 @@
-"""The compiled engine: numba's code behind the interface of `Engine`."""
+"""The compiled engine: calls numba's code with padded tables and the memory that it needs."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,22 @@ from pfedeg.optimizers.adam import Adam
 from pfedeg.optimizers.base import OptimizerState
 
 
-class Fused:
+class CompiledEngine:
     """`Engine` compiled by numba, run by a team of threads; what has no compiled code runs in numpy."""
 
     def __init__(self, threads: int = 1) -> None:
         """Results are the same for any number of threads."""
+        self.threads = threads
         self._team, self._numpy = Team(threads), NumpyEngine()
+
+    def single(self) -> "CompiledEngine":
+        """See `MultiThreaded.single`."""
+        return CompiledEngine(1)
+
+    def stop(self) -> None:
+        """See `SingleThreaded.stop`."""
+        self._numpy.stop()
+        self._team.stop()
 
     def train(
         self,
@@ -88,8 +98,8 @@ class Fused:
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
         entity, queries = pad(model, tables.entity), pad(model, queries)
-        room = ranking.make_room(self._team.size, entity.shape[1])
-        self._team.run(ranking.scores, model, entity, queries, room, result)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.scores, model, entity, queries, workspace, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
@@ -98,7 +108,6 @@ class Fused:
             return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
         entity, queries = pad(model, tables.entity), pad(model, queries)
-        room = ranking.make_room(self._team.size, entity.shape[1])
-        blocks = min(ranking.BLOCKS, -(-len(queries) // (QUERIES * self._team.size)))  # work for every thread
-        self._team.run(ranking.ranks, model, entity, queries, questions, blocks, room, truths, result)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.ranks, model, entity, queries, questions, workspace, truths, result)
         return result

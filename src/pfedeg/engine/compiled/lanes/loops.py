@@ -61,7 +61,7 @@ def gather_one(model, q, row, weight, g):
 
 @inline
 def gather_eight(model, q, table, ids, weights, j, later, place, g):
-    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 7, to g; prefetch the rows later[place] … later[place + 7]."""
+    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 7, to g; prefetch rows later[place] … later[place + 7]."""
     a, b, c, d, e, f, h, i = eight_rows(table, ids, j)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
     we, wf, wh, wi = repeat(weights, j + 4), repeat(weights, j + 5), repeat(weights, j + 6), repeat(weights, j + 7)
