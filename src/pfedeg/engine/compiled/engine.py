@@ -70,7 +70,7 @@ class CompiledEngine:
         worked = Moments(*(pad(model, array) for array in moments))
         done, steps = int(state["steps"][0]), batches.epochs * -(-n // batches.size)
         workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
-        workspace.lazy.steps[:] = 0 if done else -1
+        workspace.rows.steps[:] = 0 if done else -1
         arguments = (
             model,
             settings,

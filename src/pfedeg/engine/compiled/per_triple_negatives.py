@@ -26,7 +26,7 @@ def _part(thread, threads, size):
 def draw(thread, threads, s, entities, positives, chosen, first, key, w):
     """Draw the negatives of a thread's positives, and note which rows the batch touches."""
     lo, hi = _part(thread, threads, len(chosen))
-    batch, touched = w.batch, w.lazy.touched
+    batch, touched = w.batch, w.rows.touched
     for i in range(lo, hi):
         triple, ids = positives.triples[chosen[i]], batch.ids[i]
         batch.triple[i, 0], batch.triple[i, 1], batch.triple[i, 2] = triple[0], triple[1], triple[2]

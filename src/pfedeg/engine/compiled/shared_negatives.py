@@ -12,7 +12,7 @@ from pfedeg.engine.lowlevel.vectors import EIGHT, prefetch
 @jit
 def draw(thread, threads, s, members, entities, positives, chosen, first, key, w):
     """Draw the negatives of a thread's groups, and note which rows the batch touches."""
-    groups, batch, touched = -(-len(chosen) // members), w.batch, w.lazy.touched
+    groups, batch, touched = -(-len(chosen) // members), w.batch, w.rows.touched
     for group in range(groups * thread // threads, groups * (thread + 1) // threads):
         ids = batch.ids[group]
         draw_shared(s, entities, first + group * members, key, ids)

@@ -27,36 +27,30 @@ def train(
     thread, threads, sync, model, s, chunk, contrast, tables, moments, knowledge, positives, orders, keys, rates, w
 ):
     """All epochs, on one thread of a team. What is None (chunk: own negatives; contrast) costs no compiled code."""
-    entities, n = len(tables.entity), len(positives.triples)
-    first_row, last_row = entities * thread // threads, entities * (thread + 1) // threads
-    step = 0
-    for e in range(first_row, last_row):
-        measure(s, contrast, tables.entity[e], knowledge, e, w.sums)
+    n, table, due, step = len(positives.triples), tables.entity, w.rows.due[thread], 0
+    _list_rows(thread, threads, False, w.rows)
+    for place in range(w.rows.number[thread]):
+        measure(s, contrast, table[due[place]], knowledge, due[place], w.sums)
     for r in range(thread, len(tables.relation), threads):
         prepare(model, tables.relation[r], w.relation[r])
     barrier(threads, sync)
     for epoch in range(len(orders)):
         for first in range(0, n, s.batch):
-            size = min(s.batch, n - first)
-            chosen = orders[epoch, first : first + size]
-            _draw(thread, threads, s, chunk, entities, positives, chosen, first, keys[epoch], w)
+            chosen = orders[epoch, first : min(first + s.batch, n)]
+            size = len(chosen)
+            _draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
             if s.lazy:
                 barrier(threads, sync)
-                _list_touched(thread, threads, w.lazy)
-                _catch_up_touched(thread, s, tables.entity, moments, rates, step, w.lazy)
+                _list_rows(thread, threads, True, w.rows)
+                _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
                 barrier(threads, sync)
-            _forward_backward(thread, threads, model, s, chunk, tables.entity, positives, chosen, w)
+            _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w)
             barrier(threads, sync)
             if thread == 0:
                 _sum_up(s, contrast, chunk, size, w)
             barrier(threads, sync)
             _update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, w)
-            if s.lazy:
-                _update_touched(thread, model, s, chunk, tables.entity, moments, rates, step, w)
-            else:
-                _update_rows(
-                    thread, threads, model, s, chunk, contrast, tables.entity, moments, knowledge, rates, step, w
-                )
+            _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w)
             if thread == 0:
                 _add_losses(sync, size, w)
             step += 1
@@ -64,8 +58,8 @@ def train(
             if w.sums.total[STOPPED] != 0:
                 return
     if s.lazy:
-        for e in range(first_row, last_row):
-            catch_up(s, rates, w.lazy.steps[e], step, _with_moments(tables.entity, moments, e))
+        _list_rows(thread, threads, False, w.rows)
+        _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
 
 
 @jit
@@ -89,28 +83,26 @@ def _forward_backward(thread, threads, model, s, chunk, table, positives, chosen
 
 
 @jit
-def _list_touched(thread, threads, lazy):
-    """List the touched rows that belong to a thread."""
+def _list_rows(thread, threads, only_touched, rows):
+    """List the rows that belong to a thread: all, or those that the batch touches."""
     n = 0
-    for begin in range(thread * STRIP, len(lazy.touched), threads * STRIP):
-        for e in range(begin, min(begin + STRIP, len(lazy.touched))):
-            if lazy.touched[e]:
-                lazy.touched[e] = False
-                lazy.due[thread, n] = e
+    for begin in range(thread * STRIP, len(rows.touched), threads * STRIP):
+        for e in range(begin, min(begin + STRIP, len(rows.touched))):
+            if rows.touched[e] or not only_touched:
+                rows.touched[e] = False
+                rows.due[thread, n] = e
                 n += 1
-    lazy.due[thread, n] = -1
+    rows.number[thread] = n
 
 
 @jit
-def _catch_up_touched(thread, s, table, moments, rates, step, lazy):
-    """Make the steps that a thread's touched rows have missed."""
-    n = 0
-    while lazy.due[thread, n] >= 0:
-        e = lazy.due[thread, n]
-        _prefetch_row(table, moments, lazy.due[thread, n + 1])
-        catch_up(s, rates, lazy.steps[e], step, _with_moments(table, moments, e))
-        lazy.steps[e] = step + 1  # with the one to come
-        n += 1
+def _catch_up_rows(thread, s, table, moments, rates, step, rows):
+    """Make the steps that a thread's listed rows have missed."""
+    for place in range(rows.number[thread]):
+        e = rows.due[thread, place]
+        _prefetch_row(table, moments, rows.due[thread, min(place + 1, rows.number[thread] - 1)])
+        catch_up(s, rates, rows.steps[e], step, _with_moments(table, moments, e))
+        rows.steps[e] = step + 1  # with the one to come
 
 
 @inline
@@ -121,10 +113,10 @@ def _with_moments(table, moments, e):
 
 @inline
 def _prefetch_row(table, moments, e):
-    """Begin to read a row and its moments; e is −1 after the last one."""
-    prefetch(table[max(e, 0)])
-    prefetch(moments.entity1[max(e, 0)])
-    prefetch(moments.entity2[max(e, 0)])
+    """Begin to read a row and its moments."""
+    prefetch(table[e])
+    prefetch(moments.entity1[e])
+    prefetch(moments.entity2[e])
 
 
 @jit
@@ -171,20 +163,21 @@ def _sum(numbers):
 
 
 @jit
-def _update_rows(thread, threads, model, s, chunk, contrast, table, moments, knowledge, rates, step, w):
-    """Pass 3 for a thread's rows, in blocks: all gradients of a block, then the updates.
+def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w):
+    """Pass 3 for a thread's listed rows, in blocks: all gradients of a block, then the updates.
 
     So the queries stay in the caches while gradients are summed, and the tables stream by afterwards.
     """
-    first, last = len(table) * thread // threads, len(table) * (thread + 1) // threads
-    block = w.scratch.by_row.shape[1]
-    for begin in range(first, last, block):
-        end = min(begin + block, last)
-        for e in range(begin, end):
-            _sum_gradients(model, chunk, table[e], e, w, w.scratch.by_row[thread, e - begin])
-        for e in range(begin, end):
-            g = w.scratch.by_row[thread, e - begin]
-            _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, w.sums)
+    due, by_row = w.rows.due[thread, : w.rows.number[thread]], w.scratch.by_row[thread]
+    for begin in range(0, len(due), len(by_row)):
+        number = min(len(by_row), len(due) - begin)
+        for place in range(number):
+            e = due[begin + place]
+            _sum_gradients(model, chunk, table[e], e, w, by_row[place])
+        for place in range(number):
+            if s.lazy:
+                _prefetch_row(table, moments, due[min(begin + place + 1, len(due) - 1)])
+            _update_row(s, contrast, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w.sums)
 
 
 @inline
@@ -198,18 +191,6 @@ def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, sums)
         add_contrast_gradient(contrast, sums.total[DIFFERENCE], len(table), row, received, previous, g)
     adam(s, rates, step, _with_moments(table, moments, e), g)
     measure(s, contrast, row, knowledge, e, sums)
-
-
-@jit
-def _update_touched(thread, model, s, chunk, table, moments, rates, step, w):
-    """Pass 3 for a thread's touched rows, where updates are lazy."""
-    g, n = w.scratch.by_row[thread, 0], 0
-    while w.lazy.due[thread, n] >= 0:
-        e = w.lazy.due[thread, n]
-        _prefetch_row(table, moments, w.lazy.due[thread, n + 1])
-        _sum_gradients(model, chunk, table[e], e, w, g)
-        adam(s, rates, step, _with_moments(table, moments, e), g)
-        n += 1
 
 
 @jit

@@ -19,7 +19,7 @@ from pfedeg.optimizers.adam import Adam
 
 LAZY_BELOW = 0.4  # where batches touch a larger part of the rows, moving every row in every step is faster
 BLOCK = 512  # gradients of at most so many rows are summed before the rows are updated
-STRIP = 128  # in lazy updates, so many neighbouring rows belong to one thread, the next ones to the next thread
+STRIP = 128  # so many neighbouring rows belong to one thread, the next ones to the next thread
 
 
 class Settings(NamedTuple):
@@ -93,11 +93,12 @@ class Scratch(NamedTuple):
     panel: Mat  # (threads, negatives + group, lanes) some columns of a group's rows and queries, side by side
 
 
-class LazyRows(NamedTuple):
-    """Which rows a batch touches, and how many steps each row has made."""
+class TableRows(NamedTuple):
+    """Which rows each thread updates, and how many steps each row has made."""
 
-    touched: NDArray[np.bool_]  # (entities,)
-    due: Ids  # (threads, rows of a thread + 1) a thread's touched rows, then −1
+    touched: NDArray[np.bool_]  # (entities,) by the batch, where updates are lazy
+    due: Ids  # (threads, rows) the rows that a thread updates
+    number: Ids  # (threads,) how many these are
     steps: Ids  # (entities,) −1 if the row has no moments yet
 
 
@@ -119,14 +120,9 @@ class Workspace(NamedTuple):
     gradients: Gradients
     pairs: Pairs
     scratch: Scratch
-    lazy: LazyRows
+    rows: TableRows
     sums: Sums
     relation: Mat  # (relations, width) the relations as `lanes` prepares them
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(sum(array.nbytes for array in group) for group in self[:-1]) + self.relation.nbytes
 
 
 def pad(model: Model, rows: Mat) -> Mat:
@@ -225,9 +221,10 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
             panel=floats(threads, negatives + members if chunk else 0, PADDING),
         ),
-        LazyRows(
+        TableRows(
             touched=np.zeros(entities, np.bool_),
-            due=ids(threads, -(-entities // (threads * STRIP)) * STRIP + 1 if s.lazy else 0),
+            due=ids(threads, -(-entities // (threads * STRIP)) * STRIP),
+            number=ids(threads),
             steps=ids(entities),
         ),
         Sums(np.zeros(entities), np.zeros(entities), np.zeros(4)),

@@ -65,19 +65,20 @@ for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul"), (
     _register(getattr(operator, f"i{_name}"), _instruction)
 
 
-def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any, floats: Any) -> Any:
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any, to: Any) -> Any:
+    """A pointer to array[place], without numba's test for negative indices."""
     data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), floats.as_pointer())
-
-
-def broadcast(builder: Any, number: Any, lanes: int) -> Any:
-    """A number in so many lanes."""
-    one = builder.insert_element(ir.Constant(ir.VectorType(ir.FloatType(), lanes), [0.0] * lanes), number, _INT(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes))
+    return builder.bitcast(builder.gep(data, [place]), to.as_pointer())
 
 
 def _constant(kind: Any, number: float) -> Any:
     return ir.Constant(kind, [number] * kind.count)
+
+
+def broadcast(builder: Any, number: Any, lanes: int) -> Any:
+    """A number in so many lanes."""
+    one = builder.insert_element(_constant(ir.VectorType(ir.FloatType(), lanes), 0.0), number, _INT(0))
+    return builder.shuffle_vector(one, one, _constant(ir.VectorType(_INT, lanes), 0))
 
 
 @intrinsic
@@ -85,7 +86,7 @@ def load(typing: Any, row: Any, place: Any) -> Any:
     """The numbers row[place : place + LANES]."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return builder.load(_address(context, builder, sig.args[0], *arguments, vector.floats), align=4)
+        return builder.load(_pointer(context, builder, sig.args[0], *arguments, vector.floats), align=4)
 
     return vector(row, types.intp), generate
 
@@ -96,45 +97,37 @@ def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
         floats = sig.args[2].floats
-        builder.store(arguments[2], _address(context, builder, sig.args[0], *arguments[:2], floats), align=4)
+        builder.store(arguments[2], _pointer(context, builder, sig.args[0], *arguments[:2], floats), align=4)
 
     return types.void(row, types.intp, value), generate
 
 
 @intrinsic
-def fill(typing: Any, number: Any) -> Any:
-    """The same number in every lane."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return broadcast(builder, arguments[0], LANES)
-
-    return vector(types.float32), generate
-
-
-@intrinsic
-def fill_eight(typing: Any, number: Any) -> Any:
-    """The same number in eight lanes."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return broadcast(builder, arguments[0], EIGHT)
-
-    return eight(types.float32), generate
-
-
-@intrinsic
 def repeat(typing: Any, row: Any, place: Any) -> Any:
-    """The number row[place] in every lane, without numba's test for negative indices."""
+    """The number row[place] in every lane."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, arguments[0]).data
-        return broadcast(builder, builder.load(builder.gep(data, [arguments[1]])), LANES)
+        number = builder.load(_pointer(context, builder, sig.args[0], *arguments, ir.FloatType()))
+        return broadcast(builder, number, LANES)
 
     return vector(row, types.intp), generate
 
 
+def _filling(kind: Vector, doc: str) -> Any:
+    def operation(typing: Any, number: Any) -> Any:
+        return kind(types.float32), lambda _, builder, sig, arguments: broadcast(builder, arguments[0], kind.lanes)
+
+    operation.__doc__ = doc
+    return intrinsic(operation)
+
+
+fill = _filling(vector, "The same number in every lane.")
+fill_eight = _filling(eight, "The same number in eight lanes.")
+
+
 @intrinsic
 def pick(typing: Any, table: Any, ids: Any, place: Any) -> Any:
-    """The row table[ids[place]], without numba's tests for negative indices."""
+    """The row table[ids[place]]."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         view = context.make_array(sig.args[0])(context, builder, arguments[0])
@@ -154,7 +147,7 @@ def prefetch_line(typing: Any, row: Any, place: Any) -> Any:
     """Begin to read the cache line of row[place]."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
-        line = _address(context, builder, sig.args[0], *arguments, ir.IntType(8))
+        line = _pointer(context, builder, sig.args[0], *arguments, ir.IntType(8))
         kind = ir.FunctionType(ir.VoidType(), [line.type, _INT, _INT, _INT])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(fetch, [line, *(_INT(n) for n in (0, 2, 1))])  # to be read, into the second cache, data
@@ -198,21 +191,20 @@ def inverse_root(typing: Any, a: Any) -> Any:
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         floats, estimate = sig.return_type.floats, ("arcp", "contract", "afn")
         tiny = _constant(floats, float(np.float32(1e-37)))
-        kept = builder.select(builder.fcmp_ordered(">", arguments[0], tiny), arguments[0], tiny)
+        kept = _select_greater(builder, arguments[0], tiny, arguments[0], tiny)
         return builder.fdiv(_constant(floats, 1.0), call(builder, "sqrt", kept, flags=estimate), flags=estimate)
 
     return a(a), generate
 
 
+def _select_greater(builder: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", a, b), yes, no)
+
+
 @intrinsic
 def choose(typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
     """`yes` in the lanes where a > b, `no` in the others."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        a, b, yes, no = arguments
-        return builder.select(builder.fcmp_ordered(">", a, b), yes, no)
-
-    return yes(a, b, yes, no), generate
+    return yes(a, b, yes, no), lambda context, builder, sig, arguments: _select_greater(builder, *arguments)
 
 
 @intrinsic
@@ -288,7 +280,7 @@ def largest(typing: Any, a: Any) -> Any:
     """The largest lane."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return _reduce(builder, arguments[0], lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+        return _reduce(builder, arguments[0], lambda a, b: _select_greater(builder, a, b, a, b))
 
     return types.float32(vector), generate
 
@@ -299,14 +291,9 @@ def exp(a):
     least = fill(np.float32(-87.0))
     y = choose(least, a, least, a) * fill(np.float32(1.4426950408889634))
     n = floor(y + fill(np.float32(0.5)))
-    f = (y - n) * fill(np.float32(0.6931471805599453))
-    p = fill(np.float32(1 / 720))
-    p = fma(p, f, fill(np.float32(1 / 120)))
-    p = fma(p, f, fill(np.float32(1 / 24)))
-    p = fma(p, f, fill(np.float32(1 / 6)))
-    p = fma(p, f, fill(np.float32(0.5)))
-    p = fma(p, f, fill(ONE))
-    p = fma(p, f, fill(ONE))
+    f, p = (y - n) * fill(np.float32(0.6931471805599453)), fill(np.float32(1 / 720))
+    for divisor in (120, 24, 6, 2, 1, 1):
+        p = fma(p, f, fill(np.float32(1 / divisor)))
     return choose(least, a, fill(ZERO), p * power_of_two(n))
 
 
@@ -314,15 +301,9 @@ def exp(a):
 def log1p(a):
     """log(1 + a) for 0 ≤ a ≤ 1 to about 1e-7, by 2 · artanh(a / (2 + a))."""
     z = a / (fill(np.float32(2.0)) + a)
-    y = z * z
-    p = fill(np.float32(2 / 15))
-    p = fma(p, y, fill(np.float32(2 / 13)))
-    p = fma(p, y, fill(np.float32(2 / 11)))
-    p = fma(p, y, fill(np.float32(2 / 9)))
-    p = fma(p, y, fill(np.float32(2 / 7)))
-    p = fma(p, y, fill(np.float32(2 / 5)))
-    p = fma(p, y, fill(np.float32(2 / 3)))
-    p = fma(p, y, fill(np.float32(2.0)))
+    y, p = z * z, fill(np.float32(2 / 15))
+    for divisor in (13, 11, 9, 7, 5, 3, 1):
+        p = fma(p, y, fill(np.float32(2 / divisor)))
     return z * p
 
 

@@ -1,23 +1,8 @@
 """TransE and RotatE: scores are distances of a query and a row, gradients point from one to the other."""
 
+from pfedeg.engine.compiled.lanes import operations as op
 from pfedeg.engine.compiled.lanes.loops import compare, prefetch_next
-from pfedeg.engine.compiled.lanes.operations import (
-    QUERIES,
-    accumulate,
-    add_slope,
-    compare_group,
-    exchange,
-    exchange_slopes,
-    implement,
-    line_up,
-    no_part,
-    offset,
-    part,
-    put_part,
-    score_all,
-    sign,
-    span,
-)
+from pfedeg.engine.compiled.lanes.operations import QUERIES, implement
 from pfedeg.engine.lowlevel.compile import inline
 from pfedeg.engine.lowlevel.vectors import (
     EIGHT,
@@ -40,61 +25,61 @@ from pfedeg.models.transe import TransE
 CLOSE = 8  # queries that stay in the first cache while all of a group's negatives are compared with them
 
 
-@implement(sign, TransE, RotatE)
+@implement(op.sign, TransE, RotatE)
 def _negative(model):
     return -1.0
 
 
-@implement(offset, TransE, RotatE)
+@implement(op.offset, TransE, RotatE)
 def _margin(model):
     return model.gamma
 
 
-@implement(accumulate, TransE)
+@implement(op.accumulate, TransE)
 def _add_distance(model, q, t, sums):
     return sums + magnitude(q[0] - t[0])
 
 
-@implement(add_slope, TransE)
+@implement(op.add_slope, TransE)
 def _add_sign(model, weight, q, t, gradient):
     return (gradient[0] - signed(weight, q[0] - t[0]),)
 
 
-@implement(exchange_slopes, TransE)
+@implement(op.exchange_slopes, TransE)
 def _exchange_signs(model, weight, q, t, by_q, by_t):
     slope = signed(weight, q[0] - t[0])
     return (by_q[0] - slope,), (by_t[0] + slope,)
 
 
-@implement(span, RotatE)
+@implement(op.span, RotatE)
 def _span_of_complex(model, row):
     return len(row) // 2
 
 
-@implement(part, RotatE)
+@implement(op.part, RotatE)
 def _complex_part(model, row, k):
     return load(row, k), load(row, len(row) // 2 + k)
 
 
-@implement(put_part, RotatE)
+@implement(op.put_part, RotatE)
 def _put_complex_part(model, row, k, numbers):
     store(row, k, numbers[0])
     store(row, len(row) // 2 + k, numbers[1])
 
 
-@implement(no_part, RotatE)
+@implement(op.no_part, RotatE)
 def _no_complex_part(model):
     return fill(ZERO), fill(ZERO)
 
 
-@implement(accumulate, RotatE)
+@implement(op.accumulate, RotatE)
 def _add_modulus(model, q, t, sums):
     re, im = q[0] - t[0], q[1] - t[1]
     square = fma(re, re, im * im)
     return fma(square, inverse_root(square), sums)
 
 
-@implement(add_slope, RotatE)
+@implement(op.add_slope, RotatE)
 def _add_unit(model, weight, q, t, gradient):
     """A complex number of length `weight`, in the direction from q to t; 0 where they are equal."""
     re, im = t[0] - q[0], t[1] - q[1]
@@ -102,7 +87,7 @@ def _add_unit(model, weight, q, t, gradient):
     return fma(share, re, gradient[0]), fma(share, im, gradient[1])
 
 
-@implement(exchange_slopes, RotatE)
+@implement(op.exchange_slopes, RotatE)
 def _exchange_units(model, weight, q, t, by_q, by_t):
     re, im = t[0] - q[0], t[1] - q[1]
     share = weight * inverse_root(fma(re, re, im * im))
@@ -110,26 +95,26 @@ def _exchange_units(model, weight, q, t, by_q, by_t):
     return (fma(share, re, by_q[0]), fma(share, im, by_q[1])), (fma(back, re, by_t[0]), fma(back, im, by_t[1]))
 
 
-@implement(compare_group, TransE, RotatE)
+@implement(op.compare_group, TransE, RotatE)
 def _compare_group(model, query, begin, end, table, ids, j, score):
     for i in range(begin, end):
         prefetch_next(table, ids, j, i - begin)
         store(score[i], j, compare(model, query[i], table, ids, j))
 
 
-@implement(line_up, TransE, RotatE)
+@implement(op.line_up, TransE, RotatE)
 def _line_up_nothing(model, queries, ids, panel):
     pass
 
 
-@implement(score_all, TransE, RotatE)
+@implement(op.score_all, TransE, RotatE)
 def _score_all(model, table, queries, ids, panel, score):
     for e in range(len(table)):  # the score is symmetric, so a row is compared with queries as with other rows
         for lane in range(0, QUERIES, EIGHT):
             store(score[e], lane, compare(model, table[e], queries, ids, lane))
 
 
-@implement(exchange, TransE, RotatE)
+@implement(op.exchange, TransE, RotatE)
 def _exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
     for j in range(len(ids)):
         clear(by_row[j])
@@ -145,22 +130,22 @@ def _exchange_tile(model, query, i, i2, table, ids, j, weight, by_query, slot, b
     """Two queries and four rows."""
     p, q, wp, wq = query[i], query[i2], weight[i], weight[i2]
     a, b, c, d = four_rows(table, ids, j)
-    for k in range(0, span(model, p), LANES):
-        x = part(model, p, k), part(model, q, k)
-        s = part(model, by_query[slot], k), part(model, by_query[slot + 1], k)
+    for k in range(0, op.span(model, p), LANES):
+        x = op.part(model, p, k), op.part(model, q, k)
+        s = op.part(model, by_query[slot], k), op.part(model, by_query[slot + 1], k)
         s = _exchange_row(model, x, a, by_row[j], wp, wq, j, k, s)
         s = _exchange_row(model, x, b, by_row[j + 1], wp, wq, j + 1, k, s)
         s = _exchange_row(model, x, c, by_row[j + 2], wp, wq, j + 2, k, s)
         s = _exchange_row(model, x, d, by_row[j + 3], wp, wq, j + 3, k, s)
-        put_part(model, by_query[slot], k, s[0])
-        put_part(model, by_query[slot + 1], k, s[1])
+        op.put_part(model, by_query[slot], k, s[0])
+        op.put_part(model, by_query[slot + 1], k, s[1])
 
 
 @inline
 def _exchange_row(model, x, row, by_row, wp, wq, j, k, s):
     """A part of a row and two queries: the row's gradient is stored, the queries' are returned."""
-    t, by_t = part(model, row, k), part(model, by_row, k)
-    by_p, by_t = exchange_slopes(model, repeat(wp, j), x[0], t, s[0], by_t)
-    by_q, by_t = exchange_slopes(model, repeat(wq, j), x[1], t, s[1], by_t)
-    put_part(model, by_row, k, by_t)
+    t, by_t = op.part(model, row, k), op.part(model, by_row, k)
+    by_p, by_t = op.exchange_slopes(model, repeat(wp, j), x[0], t, s[0], by_t)
+    by_q, by_t = op.exchange_slopes(model, repeat(wq, j), x[1], t, s[1], by_t)
+    op.put_part(model, by_row, k, by_t)
     return by_p, by_q

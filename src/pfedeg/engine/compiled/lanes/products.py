@@ -1,22 +1,8 @@
 """ComplEx and DistMult: scores are products of a query and a row, so that many of them are matrix products."""
 
+from pfedeg.engine.compiled.lanes import operations as op
 from pfedeg.engine.compiled.lanes.loops import prefetch_next
-from pfedeg.engine.compiled.lanes.operations import (
-    QUERIES,
-    accumulate,
-    add_slope,
-    compare_group,
-    exchange,
-    implement,
-    line_up,
-    no_part,
-    offset,
-    part,
-    put_part,
-    score_all,
-    sign,
-    span,
-)
+from pfedeg.engine.compiled.lanes.operations import QUERIES, implement
 from pfedeg.engine.lowlevel.compile import inline
 from pfedeg.engine.lowlevel.matrix_tiles import SIX, by_queries, by_rows, score_six, six
 from pfedeg.engine.lowlevel.vectors import LANES, ZERO, fill, fma, four_rows, load, pick, store, totals
@@ -25,47 +11,47 @@ from pfedeg.models.distmult import DistMult
 from pfedeg.models.transe import TransE
 
 
-@implement(span, TransE, ComplEx, DistMult)
+@implement(op.span, TransE, ComplEx, DistMult)
 def _span_of_real(model, row):
     return len(row)
 
 
-@implement(part, TransE, ComplEx, DistMult)
+@implement(op.part, TransE, ComplEx, DistMult)
 def _real_part(model, row, k):
     return (load(row, k),)
 
 
-@implement(put_part, TransE, ComplEx, DistMult)
+@implement(op.put_part, TransE, ComplEx, DistMult)
 def _put_real_part(model, row, k, numbers):
     store(row, k, numbers[0])
 
 
-@implement(no_part, TransE, ComplEx, DistMult)
+@implement(op.no_part, TransE, ComplEx, DistMult)
 def _no_real_part(model):
     return (fill(ZERO),)
 
 
-@implement(sign, ComplEx, DistMult)
+@implement(op.sign, ComplEx, DistMult)
 def _positive(model):
     return 1.0
 
 
-@implement(offset, ComplEx, DistMult)
+@implement(op.offset, ComplEx, DistMult)
 def _no_offset(model):
     return 0.0
 
 
-@implement(accumulate, ComplEx, DistMult)
+@implement(op.accumulate, ComplEx, DistMult)
 def _add_product(model, q, t, sums):
     return fma(q[0], t[0], sums)
 
 
-@implement(add_slope, ComplEx, DistMult)
+@implement(op.add_slope, ComplEx, DistMult)
 def _add_row(model, weight, q, t, gradient):
     return (fma(weight, t[0], gradient[0]),)
 
 
-@implement(compare_group, ComplEx, DistMult)
+@implement(op.compare_group, ComplEx, DistMult)
 def _compare_group_products(model, query, begin, end, table, ids, j, score):
     """Three queries at a time; the last ones may come twice."""
     for i in range(begin, end, 3):
@@ -93,7 +79,7 @@ def _three_by_four(p, q, r, table, ids, j):
     return (pa, pb, pc, pd), (qa, qb, qc, qd), (ra, rb, rc, rd)
 
 
-@implement(line_up, ComplEx, DistMult)
+@implement(op.line_up, ComplEx, DistMult)
 def _line_up_columns(model, queries, ids, panel):
     """Their k-th numbers side by side."""
     for lane in range(QUERIES):
@@ -101,7 +87,7 @@ def _line_up_columns(model, queries, ids, panel):
             panel[k, lane] = queries[ids[lane], k]
 
 
-@implement(score_all, ComplEx, DistMult)
+@implement(op.score_all, ComplEx, DistMult)
 def _score_all_products(model, table, queries, ids, panel, score):
     """A matrix product, six rows at a time."""
     for e in range(0, len(table), SIX):
@@ -109,7 +95,7 @@ def _score_all_products(model, table, queries, ids, panel, score):
             score_six(table, six(e, len(table), len(table) - 1), panel, lane, score)
 
 
-@implement(exchange, ComplEx, DistMult)
+@implement(op.exchange, ComplEx, DistMult)
 def _exchange_products(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
     """∂/∂q = W · rows and ∂/∂rows = Wᵀ · q: matrix products, some columns at a time, which lie side by side."""
     n, width = len(ids), query.shape[1]
