@@ -23,7 +23,7 @@ Work = Callable[[], object]
 
 def current() -> dict[str, Any]:
     """What the worker needs of today's modules."""
-    from pfedeg.engine.compiled.engine import Fused
+    from pfedeg.engine.compiled.engine import CompiledEngine as Fused
     from pfedeg.engine.lowlevel import aligned_arrays
     from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
     from pfedeg.graphs.alignment import Rows, Shared

@@ -1,4 +1,4 @@
-"""Our kernels as the benchmarks run them: graphs of any size, and triples per second on them."""
+"""The compiled engine as the benchmarks run it: graphs of any size, and triples per second on them."""
 
 import argparse
 import sys
@@ -9,13 +9,16 @@ from typing import Literal
 
 import numpy as np
 
-from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.interface import Absorb, Knowledge, Local, Moments, Positives, positives, questions
+from pfedeg.engine.compiled.engine import CompiledEngine
+from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
+from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.models.base import Tables, start_rows
 from pfedeg.models.registry import MODELS
+from pfedeg.objectives.self_adversarial import SelfAdversarial
+from pfedeg.optimizers.adam import Adam
 
 Sampling = Literal["own", "shared"]
 NAMES = {"transe": "TransE", "rotate": "RotatE", "complex": "ComplEx"}
@@ -35,7 +38,7 @@ def synthetic_graph(
     ids = np.unique(np.stack([h, r, t], 1).astype(np.int32), axis=0)
     ids = ids[rng.permutation(len(ids))]
     if len(ids) < wanted:
-        raise InputError(f"{entities} entities are too few for {wanted:,} different triples: ask for more entities")
+        raise InputError(f"{entities} entities are too few for {wanted:,} different triples: use more entities")
     parts = np.split(ids[:wanted], [triples, triples + held_out])
     train, valid, test = (np.ascontiguousarray(part) for part in parts)
     names = [tuple(f"{kind}{i}" for i in range(n)) for kind, n in (("e", entities), ("r", relations))]
@@ -69,7 +72,7 @@ def thread_count(text: str) -> int:
 
 
 def best_of(repeats: int, work: Callable[[], None], least: float = 0.0) -> float:
-    """The shortest of several times, in at least so many seconds: where machines are noisy, haste is no help."""
+    """The shortest of several times, measured for at least so many seconds."""
     times = list[float]()
     while len(times) < repeats or sum(times) < least:
         began = time.perf_counter()
@@ -79,12 +82,12 @@ def best_of(repeats: int, work: Callable[[], None], least: float = 0.0) -> float
 
 
 class Ours:
-    """One model's tables on a graph, and the seconds that our kernels take there."""
+    """One model's tables on a graph, and the seconds that the compiled engine takes there."""
 
     def __init__(self, graph: KnowledgeGraph, name: str, threads: int, dim: int = DIM, least: float = 0.0) -> None:
         """Tables at their start; everything is measured for at least so many seconds."""
-        self.graph, self.model, self.kernels, self.least = graph, MODELS[name](dim), Fused(threads), least
-        model = self.model
+        self.graph, self.model, self.least = graph, MODELS[name](dim), least
+        self.engine, model = CompiledEngine(threads), self.model
         entity = start_rows(model, model.entity_width, 1, np.arange(len(graph.entities)))
         relation = start_rows(model, model.relation_width, 2, np.arange(len(graph.relations)))
         self.tables, self.positives = Tables(entity, relation), positives(graph)
@@ -100,14 +103,16 @@ class Ours:
         chunk: int = CHUNK,
     ) -> float:
         """One epoch over the first `triples` triples."""
-        local = Local(epochs=1, batch=BATCH, negatives=negatives, sampling=sampling, chunk=chunk)
-        tables = self.tables.copy()
-        moments, known = Moments.zeros(tables), self.tables.copy().entity
+        batches = Batches(epochs=1, size=BATCH, negatives=negatives, sampling=sampling, chunk=chunk)
+        adam = Adam()
+        recipe = Recipe(self.model, SelfAdversarial(), adam, batches, Absorb(pull=pull))
+        tables = Tables(*(aligned_arrays.copy(table) for table in self.tables))  # else every call copies them
+        state = {name: aligned_arrays.copy(array) for name, array in adam.init(tables).items()}
+        known = aligned_arrays.copy(tables.entity)
         part = Positives(self.positives.triples[:triples], self.positives.group[:triples], *self.positives[2:])
-        knowledge = Knowledge(known, known[:0])
 
         def work(part: Positives = part) -> None:
-            self.kernels.train(self.model, local, Absorb(pull=pull), tables, moments, knowledge, part, 7)
+            self.engine.train(recipe, tables, state, Knowledge(known, known[:0]), part, 7)
 
         work(Positives(part.triples[:BATCH], part.group[:BATCH], *part[2:]))  # compiles
         return best_of(repeats, work, self.least)
@@ -118,7 +123,7 @@ class Ours:
         queries = np.ascontiguousarray(self.model.compose(given, relation), np.float32)
 
         def work() -> None:
-            self.kernels.ranks(self.model, self.tables, queries, self.questions)
+            self.engine.ranks(self.model, self.tables, queries, self.questions)
 
         work()  # compiles
         return best_of(repeats, work, self.least)

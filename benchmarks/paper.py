@@ -11,10 +11,11 @@ from pathlib import Path
 from rich.console import Console
 
 from pfedeg.cli.tables import metrics_table, watch
-from pfedeg.engine.interface import default_kernels
+from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
+from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
-from pfedeg.training.config import METHODS, Config
+from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 
 
@@ -24,8 +25,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with DATASET.parquet")
     parser.add_argument("--dataset", default="fb15k-237-fed3")
     parser.add_argument("--model", choices=list(MODELS), default="transe")
-    parser.add_argument("--method", choices=METHODS, default="pfedeg-star")
-    parser.add_argument("--rounds", type=int, help="rounds of 3 local epochs; three times as many epochs for single")
+    parser.add_argument("--method", choices=list(METHODS), default="pfedeg-star")
+    parser.add_argument("--rounds", type=int, help="rounds; three times as many for methods that do not federate")
     parser.add_argument("--p", type=float, default=0.5)
     parser.add_argument("--beta", type=float)
     parser.add_argument("--seed", type=int, default=0)
@@ -35,20 +36,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     federation = Federation.read(options.data / f"{options.dataset}.parquet")
-    alone = options.method in ("single", "collective")
+    alone = not METHODS[options.method].is_federated
     config = Config(
         method=options.method,
         model=options.model,
         rounds=options.rounds and options.rounds * (3 if alone else 1),
-        p=options.p,
-        beta=options.beta,
         seed=options.seed,
         sampling=options.sampling,
         eval_every=15 if alone else 5,
+        **{name: value for name in ("p", "beta") if (value := getattr(options, name)) is not None},
     )
-    kernels = default_kernels(options.threads)
+    engine = default_engine(options.threads)
     source = options.dataset
-    training = Training(federation, config, out=options.out, resume=True, kernels=kernels, source=source)
+    training = Training(federation, config, out=options.out, resume=True, engine=engine, source=source)
     for _ in watch(training, Console(stderr=True), f"{options.dataset} {options.method} {options.model}"):
         pass
     result = training.result or {}

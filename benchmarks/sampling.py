@@ -14,9 +14,10 @@ from rich.console import Console
 from curves import SAMPLINGS, Point
 from ours import NAMES
 from pfedeg.cli.tables import watch
-from pfedeg.engine.interface import default_kernels
+from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
-from pfedeg.training.config import METHODS, Config
+from pfedeg.methods.registry import METHODS
+from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 
 CURVE, ALIKE = "sampling", 0.003  # differences of MRR below which the two are alike
@@ -31,7 +32,7 @@ def measure(options: argparse.Namespace) -> Iterable[Point]:
                 method=options.method, model=model, rounds=options.rounds, sampling=sampling, eval_every=options.every
             )
             out = options.out and options.out / f"{model}-{sampling}"
-            training = Training(federation, config, out=out, resume=True, kernels=default_kernels())
+            training = Training(federation, config, out=out, resume=True, engine=default_engine())
             for _ in watch(training, Console(stderr=True), f"{NAMES[model]}, {sampling} negatives"):
                 pass
             for line in training.history:
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with DATASET.parquet")
     parser.add_argument("--dataset", default="fb15k-237-fed3")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--method", choices=METHODS, default="pfedeg-star")
+    parser.add_argument("--method", choices=list(METHODS), default="pfedeg-star")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--every", type=int, default=2, help="rounds between evaluations")
     parser.add_argument("--out", type=Path, help="keep the runs there, and continue those that are there already")

@@ -5,10 +5,9 @@ python benchmarks/server.py --quick    a few seconds
 python benchmarks/server.py --plot docs/plots
 
 "moved" counts what must move at least: every row read once per pass (PFedEG+ has two) and every new row written once.
-It is compared with numpy's copy of a large array on as many threads ("of copy"), and with a copy of the same rows, id
-after id, from where clients have them to where new ones go ("of rows"): those of many clients lie in many places. New
-rows need new memory, which the system clears first; "at hand" is the time without that, into memory that was used
-before. Extra memory is the index of owners and the peak of the update beyond uploads and new rows.
+It is compared with numpy's copy of a large array on as many threads ("of copy"). New rows need new memory, which the
+system clears first; "reused" is the time into memory that was used before. Extra memory is the index of owners and the
+peak of the update beyond uploads and new rows.
 """
 
 import argparse
@@ -21,14 +20,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pfedeg.methods.baselines import FedE
 
 from curves import Point
-from moving import copy_rows
 from pfedeg.engine.interface import Absorb, cores
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.graphs.alignment import Mat, Rows, Shared
-from pfedeg.methods.base import State, Strategy, affinity, reference
+from pfedeg.methods import affinity, mixing
+from pfedeg.methods import mixing_reference as reference
+from pfedeg.methods.base import State, Strategy
+from pfedeg.methods.exchange import Download, Upload
+from pfedeg.methods.fede import Averaging
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 
 WIDTH = 128
@@ -89,7 +90,7 @@ def best_of(repeats: int, work: Callable[[], object]) -> float:
 
 
 def copy_bandwidth(threads: int, size: int, repeats: int) -> tuple[float, float]:
-    """Bytes per second that numpy's copy reads and writes: into memory at hand, and into new memory."""
+    """Bytes per second that numpy's copy reads and writes: into reused memory, and into new memory."""
     source, target = np.ones(size // 4, np.float32), np.ones(size // 4, np.float32)
     parts = [slice(len(source) * i // threads, len(source) * (i + 1) // threads) for i in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
@@ -97,32 +98,18 @@ def copy_bandwidth(threads: int, size: int, repeats: int) -> tuple[float, float]
         def copy(to: Mat) -> None:
             list(pool.map(lambda part: np.copyto(to[part], source[part]), parts))
 
-        at_hand = best_of(repeats, lambda: copy(target))
+        reused = best_of(repeats, lambda: copy(target))
         new = best_of(repeats, lambda: copy(np.empty_like(source)))
-    return 2 * source.nbytes / at_hand, 2 * source.nbytes / new
+    return 2 * source.nbytes / reused, 2 * source.nbytes / new
 
 
-def copy_rows_seconds(shared: Shared, latest: Mapping[str, Rows], threads: int, repeats: int) -> float:
-    """The shortest time in which the rows of all clients are copied, id after id, into memory at hand."""
-    out = aligned_arrays.empty((len(shared.ownership.client), WIDTH), np.float32)
-    out[:] = 0
-    team, copied = affinity._team(threads), dict[str, Rows]()
-
-    def work() -> None:
-        copied.update(affinity._rows(copy_rows, shared, latest, shared.clients, out, team))
-
-    seconds = best_of(repeats, work)
-    assert all(np.array_equal(rows.values, latest[client].values) for client, rows in copied.items())
-    return seconds
-
-
-def extra_memory(work: Callable[[], Mapping[str, Rows]]) -> int:
+def extra_memory(work: Callable[[], Mapping[str, Download]]) -> int:
     """Bytes allocated at the peak of the work beyond what it returns; compiled code allocates nothing.
 
     The process's own peak would hide what comes from memory that was freed before.
     """
     tracemalloc.start()
-    made = sum(rows.values.nbytes for rows in work().values())
+    made = sum(sent.tables["entity"].values.nbytes for sent in work().values())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return max(0, peak - made)
@@ -135,12 +122,13 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
     owners = shared.ownership
     indexed = time.perf_counter() - began
     latest = make_uploads(shared)
+    uploads = {client: Upload({"entity": rows}) for client, rows in latest.items()}
     size = sum(rows.values.nbytes for rows in latest.values())
     absorb = Absorb(replace=True)
     strategies: dict[str, Strategy] = {
         "star": PFedEGStar(absorb, threads=threads),
         "plus": PFedEGPlus(absorb, threads=threads),
-        "fede": FedE(threads=threads),
+        "fede": Averaging(threads=threads),
     }
     weights = affinity.overlap_weights(shared, threads)
     result: dict[str, Any] = case._asdict() | {
@@ -149,26 +137,25 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         "input_bytes": size,
         "index_bytes": sum(part.nbytes for part in owners),
         "index_seconds": indexed,
-        "copy_rows": copy_rows_seconds(shared, latest, threads, repeats),
         "overlap_seconds": best_of(repeats, lambda: affinity.overlap_weights(shared, threads)),
     }
-    at_hand = {
-        "star": lambda out: affinity.mix(shared, latest, weights, 0.5, shared.clients, threads, out),
-        "plus": lambda out: affinity.mix(
+    reused = {
+        "star": lambda out: mixing.mix(shared, latest, weights, 0.5, shared.clients, threads, out),
+        "plus": lambda out: mixing.mix(
             shared, latest, affinity.distance_weights(shared, latest, "sum", threads), 0.5, shared.clients, threads, out
         ),
-        "fede": lambda out: affinity.mean(shared, latest, shared.clients, threads, out),
+        "fede": lambda out: mixing.mean(shared, latest, shared.clients, threads, out),
     }
 
-    def weigh() -> Mapping[str, Rows]:
+    def weigh() -> Mapping[str, Download]:
         affinity.distance_weights(shared, latest, "sum", threads)
         return {}
 
     for name, strategy in strategies.items():
         state = strategy.init(shared)
 
-        def update(strategy: Strategy = strategy, state: State = state) -> Mapping[str, Rows]:
-            return strategy.aggregate(state, shared, latest, shared.clients)[1]
+        def update(strategy: Strategy = strategy, state: State = state) -> Mapping[str, Download]:
+            return strategy.aggregate(state, shared, uploads, shared.clients)[1]
 
         extra = extra_memory(update)
         if name == "plus":  # the weights come first; their tables are gone when rows are made
@@ -176,9 +163,9 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
         seconds = best_of(repeats, update)
         out = aligned_arrays.empty((len(owners.client), WIDTH), np.float32)
         out[:] = 0
-        ready = best_of(repeats, lambda name=name, out=out: at_hand[name](out))  # type: ignore[misc]  # mypy infers no lambda with defaults
+        ready = best_of(repeats, lambda name=name, out=out: reused[name](out))  # type: ignore[misc]  # mypy infers no lambda with defaults
         del out
-        result[name] = {"seconds": seconds, "at_hand": ready, "bytes": PASSES[name] * size, "extra_bytes": extra}
+        result[name] = {"seconds": seconds, "reused": ready, "bytes": PASSES[name] * size, "extra_bytes": extra}
     if case.clients <= 30 and case.ids <= 250_000:
         for name, work in {
             "star": lambda: reference.mix(shared, latest, weights, 0.5, shared.clients),
@@ -196,9 +183,8 @@ def compare(result: dict[str, Any], copy: tuple[float, float]) -> None:
     """Add the fractions of the copy's bandwidth."""
     for name in PASSES:
         part = result[name]
-        part["fraction"] = part["bytes"] / part["at_hand"] / copy[0]
+        part["fraction"] = part["bytes"] / part["reused"] / copy[0]
         part["fraction_new"] = part["bytes"] / part["seconds"] / copy[1]
-        part["fraction_rows"] = PASSES[name] / 2 * result["copy_rows"] / part["at_hand"]
 
 
 def show(result: dict[str, Any]) -> None:
@@ -207,14 +193,11 @@ def show(result: dict[str, Any]) -> None:
     head += f"{result['owners_squared']:13,}"
     for name, label in {"star": "PFedEG*", "plus": "PFedEG+", "fede": "FedE"}.items():
         part = result[name]
-        speed = part["bytes"] / part["at_hand"] / 1e9
+        speed = part["bytes"] / part["reused"] / 1e9
         ratio = f"{part['numpy'] / part['seconds']:.1f}×" if "numpy" in part else "–"
         extra = f"{(result['index_bytes'] + part['extra_bytes']) / 1e6:.1f}"
-        print(f"{head:45} {label:8}{part['seconds']:9.4f}{part['at_hand']:9.4f}{speed:8.1f}", end="")
-        print(
-            f"{part['fraction']:9.0%}{part['fraction_new']:7.0%}{part['fraction_rows']:9.0%}{extra:>10}{ratio:>10}",
-            flush=True,
-        )
+        print(f"{head:45} {label:8}{part['seconds']:9.4f}{part['reused']:9.4f}{speed:8.1f}", end="")
+        print(f"{part['fraction']:9.0%}{part['fraction_new']:7.0%}{extra:>10}{ratio:>10}", flush=True)
         head = ""
 
 
@@ -223,7 +206,7 @@ def points(results: list[dict[str, Any]]) -> list[Point]:
     found = []
     for result in results:
         for name in PASSES:
-            seconds = result[name]["at_hand"]
+            seconds = result[name]["reused"]
             if result["series"] == "ids":
                 found.append(Point(curve="server-ids", model=name, sampling="", x=result["ids"], y=1e3 * seconds))
             if result["series"] == "owners":
@@ -245,12 +228,12 @@ def main() -> None:
     print(
         f"rows of {WIDTH} float32, {options.threads} threads, best of {options.repeats}; fractions are of numpy's copy,"
     )
-    print("the fastest seen so far, into memory at hand and into new memory")
+    print("the fastest seen so far, into reused memory and into new memory")
     print(
-        f"{'series':8}{'clients':>6}{'ids':>10}{'owners':>7}{'Σ owners²':>13}{'':9}{'seconds':>10}{'at hand':>9}",
+        f"{'series':8}{'clients':>6}{'ids':>10}{'owners':>7}{'Σ owners²':>13}{'':9}{'seconds':>10}{'reused':>9}",
         end="",
     )
-    print(f"{'GB/s':>8}{'of copy':>9}{'(new)':>7}{'of rows':>9}{'extra MB':>10}{'vs numpy':>10}")
+    print(f"{'GB/s':>8}{'of copy':>9}{'(new)':>7}{'extra MB':>10}{'vs numpy':>10}")
     results, copy = [], (0.0, 0.0)
     for case in QUICK if options.quick else FULL:
         now = copy_bandwidth(options.threads, 1 << (27 if options.quick else 29), options.repeats)
@@ -258,7 +241,7 @@ def main() -> None:
         results.append(measure(case, options.threads, options.repeats))
         compare(results[-1], copy)
         show(results[-1])
-    print(f"numpy's copy: {copy[0] / 1e9:.1f} GB/s into memory at hand, {copy[1] / 1e9:.1f} GB/s into new memory")
+    print(f"numpy's copy: {copy[0] / 1e9:.1f} GB/s into reused memory, {copy[1] / 1e9:.1f} GB/s into new memory")
     for result in results:
         compare(result, copy)
     if options.plot:
@@ -266,7 +249,7 @@ def main() -> None:
 
         draw(points(results), options.plot, "svg")
     if options.json:
-        speeds = {"at_hand": copy[0], "new": copy[1]}
+        speeds = {"reused": copy[0], "new": copy[1]}
         print(
             json.dumps({"width": WIDTH, "threads": options.threads, "copy_bytes_per_second": speeds, "cases": results})
         )

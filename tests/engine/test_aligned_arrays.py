@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pfedeg.engine.compiled.engine import Fused
+from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Knowledge, positives
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.models.base import Tables
@@ -55,9 +55,9 @@ def test_training_and_ranking_do_not_depend_on_where_arrays_begin(dim):
         tables = Tables(*(shifted(table, numbers) for table in tables))
         state = {name: shifted(array, numbers) if array.ndim == 2 else array for name, array in state.items()}
         settings = {"epochs": 2, "batch": 16, "negatives": 5, "lr": 0.05}
-        loss = Fused(1).train(
+        loss = CompiledEngine(1).train(
             recipe(model, Absorb(pull=0.1), **settings), tables, state, Knowledge(known, known[:0]), positives(graph), 3
         )
-        scores = Fused(1).scores(model, tables, tables.entity[:5])
+        scores = CompiledEngine(1).scores(model, tables, tables.entity[:5])
         results.append([loss, scores.tobytes(), *(array.tobytes() for array in (*tables, *state.values()))])
     assert results[1:] == results[:1] * 2

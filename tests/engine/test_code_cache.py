@@ -139,7 +139,7 @@ import hashlib
 import numpy as np
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.engine.interface import Absorb, Batches, Knowledge, Recipe, positives
-from pfedeg.engine.compiled.engine import Fused
+from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.compiled.training_loop import train
 from pfedeg.models.base import Tables, start_rows
 from pfedeg.models.registry import MODELS
@@ -156,7 +156,7 @@ knowledge = Knowledge(tables.entity + np.float32(0.1), tables.entity[:0])
 adam = Adam(lr=0.01)
 recipe = Recipe(model, SelfAdversarial(), adam, Batches(epochs=9, size=32, negatives=50), Absorb(pull=0.1))
 state = adam.init(tables)
-Fused(1).train(recipe, tables, state, knowledge, positives(graph), 5)
+CompiledEngine(1).train(recipe, tables, state, knowledge, positives(graph), 5)
 print(hashlib.sha256(b"".join(array.tobytes() for array in (*tables, *state.values()))).hexdigest())
 print(sum(train.stats.cache_misses.values()))
 """

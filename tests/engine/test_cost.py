@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from pfedeg.engine.compiled.engine import Fused
+from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Knowledge, Positives, positives, questions
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, jit
@@ -75,7 +75,7 @@ def peak_bytes(work: Callable[[], None]) -> int:
 @pytest.mark.parametrize("name", ["transe", "rotate", "complex"])
 @pytest.mark.parametrize("task", ["own", "shared", "rank"])
 def test_compiled_kernels_compute_with_vectors(name, task, monkeypatch):
-    compiled, graph, kernels = [], toy_graph(1), Fused(1)
+    compiled, graph, kernels = [], toy_graph(1), CompiledEngine(1)
     run = Team.run
 
     def watched(team: Team, function: Any, *arguments: Any) -> None:
@@ -136,7 +136,7 @@ def test_training_needs_no_second_table(sampling):
     graph, model = toy_graph(2, entities=20_000, relations=3, triples=256), MODELS["transe"](128)
     local = {"epochs": 1, "batch": 128, "negatives": 16, "sampling": sampling}
     tables = aligned(toy_tables(1, model, graph))
-    known, facts, kernels = aligned_arrays.copy(tables.entity), positives(graph), Fused(1)
+    known, facts, kernels = aligned_arrays.copy(tables.entity), positives(graph), CompiledEngine(1)
     moments = {name: aligned_arrays.copy(array) for name, array in fresh(tables).items()}
 
     def work() -> None:
@@ -151,11 +151,11 @@ def test_ranking_keeps_no_scores_of_all_candidates():
     asked, _ = questions(graph.train, graph.known(), len(graph.relations))
     queries = model.compose(tables.entity[asked.given], tables.relation[asked.relation])
     sixteen = 4 * 16 * len(graph.entities)
-    assert peak_bytes(lambda: discard(Fused(1).ranks(model, tables, queries, asked))) < sixteen / 4
+    assert peak_bytes(lambda: discard(CompiledEngine(1).ranks(model, tables, queries, asked))) < sixteen / 4
 
 
 def test_memory_does_not_grow_from_call_to_call():
-    graph, kernels = toy_graph(3, entities=1_000, triples=2_000), Fused(1)
+    graph, kernels = toy_graph(3, entities=1_000, triples=2_000), CompiledEngine(1)
     local = {"epochs": 1, "batch": 64, "negatives": 8}
     table = 4 * 64 * len(graph.entities)
     train(kernels, "transe", graph, local, 64)
@@ -188,25 +188,25 @@ def test_compiled_training_is_several_times_faster_than_numpy(name, sampling):
         toy_graph(4, entities=2_000, triples=256),
         {"epochs": 1, "batch": 128, "negatives": 128, "sampling": sampling},
     )
-    fused = Fused(1)
-    train(fused, name, graph, local, 64)
+    compiled = CompiledEngine(1)
+    train(compiled, name, graph, local, 64)
     numpy_time = least(lambda: train(NumpyEngine(), name, graph, local, 64), repeats=2)
-    assert least(lambda: train(fused, name, graph, local, 64)) < numpy_time / 4
+    assert least(lambda: train(compiled, name, graph, local, 64)) < numpy_time / 4
 
 
 @pytest.mark.parametrize("name", ["transe", "rotate", "complex"])
 def test_compiled_ranking_is_faster_than_numpy(name):
-    graph, fused = toy_graph(4, entities=2_000, triples=256), Fused(1)
-    rank(fused, name, graph, 64)
+    graph, compiled = toy_graph(4, entities=2_000, triples=256), CompiledEngine(1)
+    rank(compiled, name, graph, 64)
     numpy_time = least(lambda: rank(NumpyEngine(), name, graph, 64), repeats=3)
-    assert least(lambda: rank(fused, name, graph, 64)) < numpy_time / 2
+    assert least(lambda: rank(compiled, name, graph, 64)) < numpy_time / 2
 
 
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 def test_four_times_the_triples_cost_four_times_as_much(sampling):
     """Within a factor of two: what is quadratic would cost sixteen times as much."""
-    graph, fused = toy_graph(5, entities=1_000, triples=16_384), Fused(1)
+    graph, compiled = toy_graph(5, entities=1_000, triples=16_384), CompiledEngine(1)
     local = {"epochs": 1, "batch": 128, "negatives": 32, "sampling": sampling}
-    train(fused, "transe", graph, local, 32, part=128)
-    few, many = (least(lambda part=part: train(fused, "transe", graph, local, 32, part)) for part in (4_096, 16_384))
+    train(compiled, "transe", graph, local, 32, part=128)
+    few, many = (least(lambda part=part: train(compiled, "transe", graph, local, 32, part)) for part in (4_096, 16_384))
     assert many < 8 * few

@@ -1,4 +1,4 @@
-"""The kernels: the reference against finite differences, the fused ones against the reference."""
+"""The engines: the reference against finite differences, the compiled one against the reference."""
 
 import math
 from typing import NamedTuple
@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from pfedeg import randomness
 from pfedeg.engine import reference
-from pfedeg.engine.compiled import engine as fused
-from pfedeg.engine.compiled import workspace as scratch
-from pfedeg.engine.compiled import writing
-from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.compiled.row_updates import adam, adam_pulled
+from pfedeg.engine.compiled import workspace
+from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Batches, Knowledge, epoch_keys, positives
-from pfedeg.engine.lowlevel import aligned_arrays
-from pfedeg.engine.lowlevel.compile import Team, kernel
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.models.base import Tables
 from pfedeg.models.distmult import DistMult
@@ -170,7 +165,7 @@ def test_negatives_differ_from_place_to_place_and_do_not_depend_on_batches():
 
 
 @pytest.mark.parametrize("sampling", ["own", "shared"])
-def test_fused_draws_the_same_negatives(sampling):
+def test_compiled_draws_the_same_negatives(sampling):
     """With one positive, the rows that get a gradient are its head, its tail and its negatives."""
     model, graph = DistMult(2), graph_of(np.array([(0, 0, 1)]), 60, 1)
     local = {"epochs": 1, "negatives": 5, "sampling": sampling}
@@ -181,12 +176,12 @@ def test_fused_draws_the_same_negatives(sampling):
         )
         moments = fresh(tables)
         arguments = (tables.copy(), moments, nothing(model), positives(graph), key)
-        Fused(1).train(recipe(model, Absorb(), **local), *arguments)
+        CompiledEngine(1).train(recipe(model, Absorb(), **local), *arguments)
         touched = set(np.flatnonzero(moments["entity1"].any(1)).tolist())
         assert touched == {0, 1} | set(negatives[valid].tolist())
 
 
-# --- fused against reference ---
+# --- compiled against reference ---
 
 
 class Case(NamedTuple):
@@ -203,7 +198,7 @@ class Case(NamedTuple):
 
 def workspace_settings(settings, absorb, entities):
     made = recipe(TransE(1), absorb, **settings)
-    return scratch.make_settings(made.batches, made.objective, made.optimizer, absorb, entities)
+    return workspace.make_settings(made.batches, made.objective, made.optimizer, absorb, entities)
 
 
 def batches(settings):
@@ -269,10 +264,10 @@ class Watched:
 
 
 def both(case):
-    """Loss, tables and moments of the reference and of the fused kernels after the case's rounds."""
+    """Loss, tables and moments of the reference and of the compiled kernels after the case's rounds."""
     results = []
     model = Watched(case.model) if isinstance(case.model, TransE | RotatE) else case.model
-    for kernels, seen in ((NumpyEngine(), model), (Fused(case.threads), case.model)):
+    for kernels, seen in ((NumpyEngine(), model), (CompiledEngine(case.threads), case.model)):
         tables, moments = case.tables.copy(), fresh(case.tables)
         data = positives(case.graph)
         loss = [
@@ -292,7 +287,7 @@ def both(case):
 @pytest.mark.parametrize("kind", list(ABSORB))
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_fused_agrees_with_reference(name, kind, data):
+def test_compiled_agrees_with_reference(name, kind, data):
     """The same numbers up to float32's rounding in sums of up to some hundred terms."""
     expected, found = both(data.draw(cases(name, kind)))
     for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
@@ -301,8 +296,8 @@ def test_fused_agrees_with_reference(name, kind, data):
 
 
 @pytest.mark.parametrize("spread", [20, 60, 3000])
-def test_a_running_softmax_meets_ever_larger_scores(spread):
-    """Scores that rise within `ROOM`, beyond it, and so far that all weights before them vanish."""
+def test_the_running_softmax_copes_with_ever_larger_scores(spread):
+    """Scores that rise within `LIMIT`, beyond it, and so far that all weights before them vanish."""
     model, graph, negatives = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1), 40
     local = {"epochs": 1, "negatives": negatives, "epsilon": 1e-3}
     drawn, _ = reference.sample(batches(local), positives(graph), np.array([0]), 0, 60, int(epoch_keys(4, 0)[1]))
@@ -319,31 +314,14 @@ def test_a_running_softmax_meets_ever_larger_scores(spread):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("best", [slice(2, 30), slice(30, 60)], ids=["lower", "upper"])
-@pytest.mark.parametrize("lead", [1, 10, 70])
-def test_halves_of_the_table_are_weighed_together(best, lead, threads):
-    """Negatives of one half of the table score higher: the other half counts less, hardly, not at all."""
-    model, graph = DistMult(16), graph_of(np.array([(0, 0, 1)]), 60, 1)
-    tables = toy_tables(0, model, graph)
-    q = tables.entity[0] * tables.relation[0]
-    tables.entity[best] += lead * q / (q @ q)
-    case = Case(
-        graph, model, {"epochs": 1, "negatives": 40, "epsilon": 1e-3}, Absorb(), tables, nothing(model), 1, 4, threads
-    )
-    expected, found = both(case)
-    for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(), err_msg=field)
-
-
 @pytest.mark.parametrize("name", ["complex", "distmult"])
-def test_wide_rows_are_moved_in_blocks(name):
-    """As narrow ones, one by one; a thread has several blocks, the last one short."""
-    graph, model = toy_graph(6, 61, 2, 90), MODELS[name](scratch.NARROW + 8)
+def test_rows_are_updated_in_blocks(name):
+    """A thread has several blocks, the last one short; rows are as wide as tiles of several vectors, and a rest."""
+    graph, model = toy_graph(6, 61, 2, 90), MODELS[name](136)
     local = {"epochs": 2, "batch": 40, "negatives": 9, "epsilon": 1e-3}
     tables = toy_tables(6, model, graph)
     settings = workspace_settings(local, ABSORB["pull"], 61)
-    assert 1 < scratch.make_scratch(settings, None, tables, 40, 2).by_row.shape[1] < 61 // 4
+    assert 1 < workspace.make_workspace(settings, None, tables, 40, 2).scratch.by_row.shape[1] < 61 // 4
     knowledge = Knowledge(toy_tables(7, model, graph).entity, nothing(model).previous)
     expected, found = both(Case(graph, model, local, ABSORB["pull"], tables, knowledge, 1, 3, 2))
     for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):
@@ -370,7 +348,7 @@ def test_alpha_zero_weighs_all_negatives_alike(sampling):
         q = tables.entity[h] * tables.relation[r]
         terms = [np.log1p(np.exp(q @ tables.entity[e])) for e in ids[counts]]
         expected.append(0.5 * (np.log1p(np.exp(-q @ tables.entity[t])) + np.mean(terms)))
-    for kernels in (NumpyEngine(), Fused(1)):
+    for kernels in (NumpyEngine(), CompiledEngine(1)):
         loss = kernels.train(
             recipe(model, Absorb(), **local), tables.copy(), fresh(tables), nothing(model), positives(graph), 1
         )
@@ -383,29 +361,29 @@ def test_alpha_zero_weighs_all_negatives_alike(sampling):
 def test_threads_do_not_change_a_bit(name, sampling, kind, batch):
     model, graph = MODELS[name](5), toy_graph(3, entities=301, relations=4, triples=230)
     local = {"epochs": 2, "batch": batch, "negatives": 7, "sampling": sampling, "chunk": 6}
-    assert workspace_settings(local, ABSORB[kind], 301).rest == (batch == 5)  # whether rows wait
+    assert workspace_settings(local, ABSORB[kind], 301).lazy == (batch == 5)
     tables = toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, toy_tables(2, model, graph).entity)
     results = []
     for threads in (1, 2, 3, 4, 7):
         own, moments = tables.copy(), fresh(tables)
-        loss = Fused(threads).train(recipe(model, ABSORB[kind], **local), own, moments, knowledge, positives(graph), 9)
+        loss = CompiledEngine(threads).train(
+            recipe(model, ABSORB[kind], **local), own, moments, knowledge, positives(graph), 9
+        )
         results.append([loss, *(array.tobytes() for array in (*own, *moments.values()))])
-    assert all(
-        each == results[0] for each in results
-    )  # several threads have also written past the caches, see `writing`
+    assert all(each == results[0] for each in results)
     assert results[0][1] != tables.entity.tobytes()
 
 
 @pytest.mark.parametrize("sampling", ["own", "shared"])
-@pytest.mark.parametrize("beta1", [0.9, 0.1, 0.0])  # after 211, 10 and 0 steps without a gradient, rows rest for good
+@pytest.mark.parametrize("beta1", [0.9, 0.1, 0.0])  # after 211, 10 and 0 steps without a gradient, rows move no further
 def test_rows_that_few_batches_touch_make_every_step_of_adam(sampling, beta1):
     model, graph = DistMult(8), toy_graph(5, entities=400, relations=2, triples=60)
     local = {"epochs": 5, "batch": 2, "negatives": 1, "sampling": sampling, "chunk": 2}
     local |= {"beta1": beta1, "beta2": 0.95, "epsilon": 1e-3}
     tables = toy_tables(0, model, graph)
     results = []
-    for kernels in (NumpyEngine(), Fused(2)):
+    for kernels in (NumpyEngine(), CompiledEngine(2)):
         own, moments = tables.copy(), fresh(tables)
         for number in range(2):  # once from moments that are zero, once from those of the call before
             kernels.train(recipe(model, Absorb(), **local), own, moments, nothing(model), positives(graph), number)
@@ -422,7 +400,7 @@ def test_more_threads_than_work(threads):
     model, graph = TransE(3), graph_of(np.array([(0, 0, 1)]), 2, 1)
     tables = toy_tables(0, model, graph)
     for sampling in ("own", "shared"):
-        loss = Fused(threads).train(
+        loss = CompiledEngine(threads).train(
             recipe(model, epochs=3, batch=1, negatives=1, sampling=sampling),
             tables,
             fresh(tables),
@@ -439,7 +417,7 @@ def test_scores_agree(name):
     tables = toy_tables(0, model, graph)
     queries = toy_tables(1, model, graph).entity[:5]
     expected = NumpyEngine().scores(model, tables, queries)
-    np.testing.assert_allclose(Fused(2).scores(model, tables, queries), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(CompiledEngine(2).scores(model, tables, queries), expected, rtol=1e-5, atol=1e-5)
 
 
 # --- Adam ---
@@ -465,12 +443,12 @@ def test_adam_steps_by_hand():
 
 
 @models
-def test_fused_steps_are_adam_with_the_default_epsilon(name):
+def test_compiled_steps_are_adam_with_the_default_epsilon(name):
     """From the moments after a step follow the gradient, and from it and the moments before, everything else."""
     model, graph = MODELS[name](4), toy_graph(0)
     local, tables = {"epochs": 1}, toy_tables(0, model, graph)
     knowledge = Knowledge(toy_tables(1, model, graph).entity, np.zeros((0, model.entity_width), np.float32))
-    moments, kernels = fresh(tables), Fused(2)
+    moments, kernels = fresh(tables), CompiledEngine(2)
     for step in range(1, 4):
         before, earlier = tables.copy(), copied(moments)
         kernels.train(recipe(model, ABSORB["pull"], **local), tables, moments, knowledge, positives(graph), step)
@@ -510,45 +488,7 @@ def test_nan_makes_the_loss_not_finite(name, sampling, threads):
     tables = toy_tables(0, model, graph)
     tables.entity[graph.train[0, 0], 0] = np.nan
     local = {"epochs": 2, "batch": 16, "negatives": 4, "sampling": sampling}
-    loss = Fused(threads).train(
+    loss = CompiledEngine(threads).train(
         recipe(model, Absorb(), **local), tables, fresh(tables), nothing(model), positives(graph), 0
     )
     assert not np.isfinite(loss)
-
-
-@kernel
-def step_both_ways(thread, threads, sync, s, rates, row, received, first, second, g, past, square):
-    """A step without the pull, then one with it."""
-    rows = row, first, second
-    adam(s, rates, 0, rows, g, rows, past)
-    square[0] = adam_pulled(s, rates, 1, rows, g, past, np.float32(0.3), received)
-
-
-def test_rows_written_past_the_caches_are_the_same():
-    rng = np.random.default_rng(4)
-    start = rng.normal(size=(5, 48)).astype(np.float32)
-    local = {}
-    results = []
-    for past in (False, True):
-        row, received, first, second, g = (aligned_arrays.copy(one) for one in (*start[:3], np.abs(start[3]), start[4]))
-        square = np.zeros(1)
-        settings, rates = workspace_settings(local, Absorb(pull=0.1), 1), scratch.make_rates(Adam(), 0, 2)
-        Team(1).run(step_both_ways, settings, rates, row, received, first, second, g, past, square)
-        results.append([array.tobytes() for array in (row, first, second, square)])
-        assert np.isclose(square[0], np.sum((row - received) ** 2), rtol=1e-5)
-    assert results[0] == results[1]
-    assert results[0][0] != start[0].tobytes()
-
-
-@pytest.mark.parametrize("sampling", ["own", "shared"])
-def test_both_ways_of_writing_are_tried_at_the_start(sampling, monkeypatch):
-    made = []
-    monkeypatch.setattr(fused, "make_scratch", lambda *given: made.append(scratch.make_scratch(*given)) or made[0])
-    model, graph = MODELS["complex"](5), toy_graph(3, entities=30, relations=2, triples=64)
-    tables, local = toy_tables(0, model, graph), {"epochs": 1, "batch": 8, "negatives": 7, "sampling": sampling}
-    arguments = tables, fresh(tables), nothing(model), positives(graph), 9
-    Fused(2).train(recipe(model, Absorb(), **local), *arguments)
-    through, past, way = made[0].pace[[writing.THROUGH, writing.PAST, writing.WAY]]
-    assert 0 < through < np.iinfo(np.int64).max
-    assert 0 < past < np.iinfo(np.int64).max
-    assert way == (writing.PAST if past < through else writing.THROUGH)

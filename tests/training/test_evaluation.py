@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pfedeg.engine.compiled.engine import Fused
-from pfedeg.engine.compiled.lanes import QUERIES
-from pfedeg.engine.compiled.ranking import BLOCKS, ROWS
+from pfedeg.engine.compiled.engine import CompiledEngine
+from pfedeg.engine.compiled.lanes.operations import QUERIES
+from pfedeg.engine.compiled.ranking import ROWS
 from pfedeg.engine.interface import questions
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
@@ -69,7 +69,7 @@ def test_ranks_are_those_of_a_plain_count(name, side, seed, entities, dim, held)
     evaluator = Evaluator(graph)
     for split in ("valid", "test", "train"):
         expected = counted_ranks(model, tables, graph, split, side)
-        for engine in (REFERENCE, Fused(2)):
+        for engine in (REFERENCE, CompiledEngine(2)):
             np.testing.assert_array_equal(evaluator.ranks(engine, model, tables, split, side), expected)
 
 
@@ -84,7 +84,7 @@ def test_fused_ranks_agree_on_real_tables(name, side):
     )
     evaluator = Evaluator(graph)
     expected = evaluator.ranks(REFERENCE, model, tables, "valid", side)
-    np.testing.assert_array_equal(evaluator.ranks(Fused(1), model, tables, "valid", side), expected)
+    np.testing.assert_array_equal(evaluator.ranks(CompiledEngine(1), model, tables, "valid", side), expected)
     assert len(set(expected.tolist())) > 10
 
 
@@ -92,10 +92,10 @@ def test_fused_ranks_agree_on_real_tables(name, side):
 @sides
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ranks_over_several_blocks_of_rows_and_queries(name, side, threads):
-    model, graph = MODELS[name](8), toy_graph(3, 2 * ROWS + 5, 2, 900, 2 * BLOCKS * QUERIES + 9)
+    model, graph = MODELS[name](8), toy_graph(3, 2 * ROWS + 5, 2, 900, 4 * QUERIES + 9)
     tables, evaluator = integer_tables(3, model, graph), Evaluator(graph)
     expected = evaluator.ranks(REFERENCE, model, tables, "valid", side)
-    np.testing.assert_array_equal(evaluator.ranks(Fused(threads), model, tables, "valid", side), expected)
+    np.testing.assert_array_equal(evaluator.ranks(CompiledEngine(threads), model, tables, "valid", side), expected)
     assert np.diff(graph.known(side).start).max() > 2
 
 
@@ -143,7 +143,7 @@ def test_average_is_weighted_by_triples_and_ignores_clients_without():
 def test_nothing_to_evaluate_is_none():
     graph = toy_graph(0)
     tables = integer_tables(0, MODELS["transe"](2), graph)
-    metrics = Evaluator(graph).metrics(Fused(1), MODELS["transe"](2), tables, "valid")
+    metrics = Evaluator(graph).metrics(CompiledEngine(1), MODELS["transe"](2), tables, "valid")
     assert metrics.triples == 0
     assert set(metrics.as_dict().values()) == {None}
     assert weighted({"a": metrics}).triples == 0

@@ -160,9 +160,9 @@ def epoch_keys(key: int, epoch: int) -> tuple[int, int]:
 
 def default_engine(threads: int | None = None) -> MultiThreaded:
     """The compiled engine, by default on all cores that this process may use. Compiled code is imported only here."""
-    from pfedeg.engine.compiled.crew import FusedCrew
+    from pfedeg.engine.compiled.engine import CompiledEngine
 
-    return FusedCrew(threads or cores())
+    return CompiledEngine(threads or cores())
 
 
 def cores() -> int:

@@ -13,8 +13,10 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from pfedeg.engine.lowlevel.compile import STOP, jit, jit_reordered, kernel, take
+from pfedeg.engine.lowlevel.vectors import prefetch
 
 IDS = 64  # that a thread takes at a time
+AHEAD = 8  # rows are prefetched so many owners before they are needed
 
 
 @kernel
@@ -40,6 +42,7 @@ def similarities(thread, threads, sync, owners, uploads, width, scale, inverses,
         for k in range(first, last):
             begin, end = owners.start[k], owners.start[k + 1]
             for a in range(begin, end):
+                _prefetch_row(uploads, owners, a + AHEAD, width)
                 row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 square = _dot(row, row)  # the cosine with a row that is zero or infinite is 0
                 inverses[thread, a - begin] = 1.0 / math.sqrt(square) if 0.0 < square < np.inf else 0.0
@@ -60,19 +63,14 @@ def mix(thread, threads, sync, owners, uploads, width, results, weights, p):
         for k in range(first, last):
             for a in range(owners.start[k], owners.start[k + 1]):
                 i = owners.client[a]
+                _prefetch_row(uploads, owners, a + AHEAD, width)
                 if results[i] == 0:
                     continue
-                own, new, total = (
-                    _row_at(uploads[owners.client[a]], owners.row[a], width),
-                    _row_at(results[owners.client[a]], owners.row[a], width),
-                    0.0,
-                )
-                new[:] = np.float32(0.0)
+                own, new = _row_at(uploads[i], owners.row[a], width), _row_at(results[i], owners.row[a], width)
+                new[:], total = np.float32(0.0), 0.0
                 for b in range(owners.start[k], owners.start[k + 1]):
-                    weight, other = (
-                        weights[i, owners.client[b]],
-                        _row_at(uploads[owners.client[b]], owners.row[b], width),
-                    )
+                    j = owners.client[b]
+                    weight, other = weights[i, j], _row_at(uploads[j], owners.row[b], width)
                     total += weight
                     for w in range(width):
                         new[w] += np.float32(weight) * (other[w] - own[w])
@@ -93,6 +91,7 @@ def mean(thread, threads, sync, owners, uploads, width, results, totals):
             begin, end = owners.start[k], owners.start[k + 1]
             total[:] = 0.0
             for a in range(begin, end):
+                _prefetch_row(uploads, owners, a + AHEAD, width)
                 row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 for w in range(width):
                     total[w] += row[w]
@@ -108,6 +107,13 @@ def _next_ids(sync, owners):
     """The next ids for a thread; none when all are taken or the team must stop."""
     first = take(sync, IDS)
     return first, 0 if sync[STOP] != 0 else min(first + IDS, len(owners.start) - 1)
+
+
+@jit
+def _prefetch_row(uploads, owners, place, width):
+    """Begin to read a row that comes soon: with many clients, no row follows the one before in memory."""
+    if place < len(owners.client):
+        prefetch(_row_at(uploads[owners.client[place]], owners.row[place], width))
 
 
 @jit_reordered

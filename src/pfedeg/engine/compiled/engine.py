@@ -1,16 +1,22 @@
-"""The compiled engine: numba's code behind the interface of `Engine`."""
-
-from typing import NamedTuple
+"""The compiled engine: calls numba's code with padded tables and the memory that it needs."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
 from pfedeg.engine.compiled import ranking
-from pfedeg.engine.compiled import training_loop as passes
-from pfedeg.engine.compiled.lanes import QUERIES
-from pfedeg.engine.compiled.lanes.operations import MODELS
-from pfedeg.engine.compiled.workspace import make_contrast, make_rates, make_scratch, make_settings, narrow, widen
+from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
+from pfedeg.engine.compiled.training_loop import train
+from pfedeg.engine.compiled.workspace import (
+    LOSS,
+    Moments,
+    make_contrast,
+    make_rates,
+    make_settings,
+    make_workspace,
+    pad,
+    unpad,
+)
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team
@@ -21,21 +27,22 @@ from pfedeg.optimizers.adam import Adam
 from pfedeg.optimizers.base import OptimizerState
 
 
-class Moments(NamedTuple):
-    """Adam's first and second moments of both tables."""
-
-    entity1: Mat
-    entity2: Mat
-    relation1: Mat
-    relation2: Mat
-
-
-class Fused:
+class CompiledEngine:
     """`Engine` compiled by numba, run by a team of threads; what has no compiled code runs in numpy."""
 
     def __init__(self, threads: int = 1) -> None:
         """Results are the same for any number of threads."""
+        self.threads = threads
         self._team, self._numpy = Team(threads), NumpyEngine()
+
+    def single(self) -> "CompiledEngine":
+        """See `MultiThreaded.single`."""
+        return CompiledEngine(1)
+
+    def stop(self) -> None:
+        """See `SingleThreaded.stop`."""
+        self._numpy.stop()
+        self._team.stop()
 
     def train(
         self,
@@ -58,31 +65,31 @@ class Fused:
         settings = make_settings(batches, objective, adam, recipe.absorb, len(tables.entity))
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
-        wide = Tables(*(widen(model, table) for table in tables))
-        known = Knowledge(*(widen(model, rows) for rows in knowledge))
-        worked = Moments(*(widen(model, array) for array in moments))
+        padded = Tables(*(pad(model, table) for table in tables))
+        known = Knowledge(*(pad(model, rows) for rows in knowledge))
+        worked = Moments(*(pad(model, array) for array in moments))
         done, steps = int(state["steps"][0]), batches.epochs * -(-n // batches.size)
-        scratch = make_scratch(settings, chunk, wide, min(batches.size, n), self._team.size)
-        scratch.steps[:] = 0 if done else -1
+        workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
+        workspace.rows.steps[:] = 0 if done else -1
         arguments = (
             model,
             settings,
             chunk,
             make_contrast(recipe.absorb),
-            wide,
+            padded,
             worked,
             known,
             positives,
             orders,
             negative_keys,
             make_rates(adam, done, steps),
-            scratch,
+            workspace,
         )
-        self._team.run(passes.train, *arguments)
-        for changed, kept in zip((*wide, *worked), (*tables, *moments), strict=True):
-            narrow(model, changed, kept)
+        self._team.run(train, *arguments)
+        for changed, kept in zip((*padded, *worked), (*tables, *moments), strict=True):
+            unpad(model, changed, kept)
         state["steps"][0] += steps
-        return float(scratch.total[0]) / (n * batches.epochs)
+        return float(workspace.sums.total[LOSS]) / (n * batches.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Engine.scores`."""
@@ -90,9 +97,9 @@ class Fused:
             return self._numpy.scores(model, tables, queries)
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
-        entity, queries = widen(model, tables.entity), widen(model, queries)
-        room = ranking.make_room(self._team.size, entity.shape[1])
-        self._team.run(ranking.scores, model, entity, queries, room, result)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.scores, model, entity, queries, workspace, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
@@ -100,8 +107,7 @@ class Fused:
         if type(model) not in MODELS:
             return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
-        entity, queries = widen(model, tables.entity), widen(model, queries)
-        room = ranking.make_room(self._team.size, entity.shape[1])
-        blocks = min(ranking.BLOCKS, -(-len(queries) // (QUERIES * self._team.size)))  # work for every thread
-        self._team.run(ranking.ranks, model, entity, queries, questions, blocks, room, truths, result)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.ranks, model, entity, queries, questions, workspace, truths, result)
         return result

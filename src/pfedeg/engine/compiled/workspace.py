@@ -1,4 +1,7 @@
-"""What the compiled training passes work with: their settings, and their memory for one batch."""
+"""What the compiled training loop works with: settings as compiled code takes them, and memory for one batch.
+
+Memory is allocated once per call. Rows and lists of negatives are padded to whole vectors.
+"""
 
 import math
 from typing import NamedTuple
@@ -8,22 +11,19 @@ from numpy.typing import NDArray
 
 from pfedeg.engine.interface import Absorb, Batches
 from pfedeg.engine.lowlevel import aligned_arrays
-from pfedeg.engine.lowlevel.vectors import LANES, WIDE
+from pfedeg.engine.lowlevel.vectors import LANES, PADDING
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
 
-ROWS = 512  # gradients of at most so many entity rows are summed before the rows are moved
-NARROW = 128  # rows of at most so many numbers are moved one by one
-LATER = 8  # and what they need is asked for so many rows before
-MOST = 0.4  # where a batch touches a larger part of the rows, moving all of them is faster than letting some wait
-STRIP = 128  # rows that belong to one thread, the next ones to the next, where most rows wait
-AHEAD = 64  # rows of own negatives are asked for so many places, whole wide vectors, before they are met
+LAZY_BELOW = 0.4  # where batches touch a larger part of the rows, moving every row in every step is faster
+BLOCK = 512  # gradients of at most so many rows are summed before the rows are updated
+STRIP = 128  # so many neighbouring rows belong to one thread, the next ones to the next thread
 
 
 class Settings(NamedTuple):
-    """Most of `Local` and `Absorb`, as kernels take it."""
+    """What compiled code needs of a recipe."""
 
     batch: int
     negatives: int
@@ -33,79 +33,113 @@ class Settings(NamedTuple):
     beta2: float
     epsilon: np.float32
     pull: float
-    rest: bool  # whether rows that a batch does not touch may wait
-    horizon: int  # steps after which a first moment has faded to nothing
+    lazy: bool  # whether rows that a batch does not touch are updated later
+    horizon: int  # steps after which a first moment without gradients has decayed to nothing
 
 
 class Contrast(NamedTuple):
-    """FedEC's term; other methods have None in its place, and their kernels no code for it."""
+    """FedEC's term; without it, None takes its place and no code is compiled for it."""
 
     weight: float
     temperature: float
     pooled: bool
 
 
-class Scratch(NamedTuple):
-    """Memory for one batch, allocated once per call. A group: positives that share negatives; own ones: each a group.
+class Moments(NamedTuple):
+    """Adam's first and second moments of both tables."""
 
-    Rows and lists of negatives are filled up to whole wide vectors.
-    """
+    entity1: Mat
+    entity2: Mat
+    relation1: Mat
+    relation2: Mat
 
-    triple: Ids  # (batch, 3) the batch's positives, in a place that all threads have at hand
-    query: Mat  # (batch + 1, width) q of every positive, and one that is zero
-    drawn: Ids  # (threads, 3, negatives) own ones of the positive that a thread draws for: all, and those in each half
-    ids: Ids  # shared: (groups, negatives); own: (2, all) those in the lower half of the table, those in the upper one
-    begin: Ids  # (2, batch) where a positive's own ones begin in a half
-    end: Ids  # (2, batch) and end
-    weight: Mat  # their scores, then ∂L/∂s, up to a factor for own ones; shared: (batch + 1, negatives), and 0
-    sums: Mat  # (2, batch, 4) of own ones: Σ w, Σ w · softplus(s), the score that w is relative to
-    factor: Mat  # (2, batch) by which own weights count
-    free: Ids  # (batch,) how many shared negatives count
-    state: Mat  # (threads, 4 · LANES) of the running softmax: Σ w, Σ w · softplus(s), the largest score
-    by_query: Mat  # (threads, group, width) ∂L/∂q, with room for a last six
-    part: Mat  # (2, batch, width) ∂L/∂q by own negatives in each half, up to the factor
-    by_row: Mat  # (threads, rows, width) gradients of the rows that a thread takes at a time
-    panel: Mat  # (threads, negatives + group, WIDE) some columns of a group's rows, side by side
-    by_relation: Mat  # (batch, relation width)
-    gradient: Mat  # ready gradients of entity rows: heads, tails, then (shared) each group's negatives
-    head: Ids  # (entities,) first ready gradient of an entity, −1 if none
-    following: Ids  # the next ready gradient of the same entity
-    place: Ids  # (threads, entities + 1 and more) a thread's pairs of entity e are from place[e] to before place[e + 1]
-    source: Ids  # pairs of a positive and an own negative, each thread's sorted by entity: the positive, at even places
-    sorted_weight: Mat  # the same memory from the second number on: ∂L/∂s of these pairs, up to the factor
-    touched: NDArray[np.bool_]  # (entities,) whose rows this batch reads, where rows may wait
-    due: Ids  # (threads, rows of a thread + 1) a thread's rows of those, then −1
-    steps: Ids  # (entities,) steps that a row has made, where rows may wait; −1 if it has no moments
-    marks: NDArray[np.uint64]  # (threads, entities / 64 and more) a bit for each entity of a set
-    relation_sum: Mat  # (relations, relation width)
-    relation: Mat  # (relations, width) the relations as prepared for composing
+
+class Batch(NamedTuple):
+    """The positives of a batch and their negatives. A group of positives shares its negatives; own ones: one each."""
+
+    triple: Ids  # (batch, 3)
+    query: Mat  # (batch + 1, width); the last one is zero
+    ids: Ids  # (groups, negatives)
+    count: Ids  # (batch,) how many of its negatives count
+    weight: Mat  # (batch + 1, negatives) scores, then the gradients of the loss by the scores; the last row is zero
     loss: Mat  # (batch,)
-    square: NDArray[np.float64]  # (entities,) a row's share of ‖E − K‖²
-    lean: NDArray[np.float64]  # (entities,) a row's s_l − s_g
-    pace: NDArray[np.int64]  # see `writing`
-    total: NDArray[np.float64]  # sum of losses, ‖E − K‖, mean of s_l − s_g, 1 if threads shall stop
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays; two of them are the same memory."""
-        return sum(array.nbytes for array in self) - self.sorted_weight.nbytes
 
 
-def widen(model: Model, rows: Mat) -> Mat:
-    """Rows with every `dim` numbers (complex rows have two such parts) filled up to whole wide vectors with zeros."""
+class Gradients(NamedTuple):
+    """Gradients of rows, each a part of what an entity or relation gets; an entity's parts form a linked list."""
+
+    rows: Mat  # (parts, width) of heads, of tails, then (shared negatives) of each group's negatives
+    first: Ids  # (entities,) an entity's first part, −1 if none
+    following: Ids  # (parts,) the next part of the same entity, −1 if none
+    relation: Mat  # (batch, relation width)
+    relation_sum: Mat  # (relations, relation width)
+
+
+class Pairs(NamedTuple):
+    """Pairs of a positive and one of its own negatives, each thread's sorted by entity."""
+
+    start: Ids  # (threads, entities + 1 and padding) a thread's pairs of entity e are start[e] … start[e + 1] − 1
+    positive: Ids  # (batch · negatives,)
+    weight: Mat  # (batch · negatives,) the gradient of the loss by the pair's score
+
+
+class Scratch(NamedTuple):
+    """Memory of each thread."""
+
+    marks: NDArray[np.uint64]  # (threads, words) a set of entities, one bit each
+    softmax: Mat  # (threads, 3 · LANES) the state of a running softmax
+    by_query: Mat  # (threads, group + padding, width) gradients of a group's queries
+    by_row: Mat  # (threads, block, width) gradients of a block of rows
+    panel: Mat  # (threads, negatives + group, lanes) some columns of a group's rows and queries, side by side
+
+
+class TableRows(NamedTuple):
+    """Which rows each thread updates, and how many steps each row has made."""
+
+    touched: NDArray[np.bool_]  # (entities,) by the batch, where updates are lazy
+    due: Ids  # (threads, rows) the rows that a thread updates
+    number: Ids  # (threads,) how many these are
+    steps: Ids  # (entities,) −1 if the row has no moments yet
+
+
+class Sums(NamedTuple):
+    """What is summed over a batch or a table."""
+
+    square: NDArray[np.float64]  # (entities,) a row's part of ‖E − K‖²
+    difference: NDArray[np.float64]  # (entities,) cos(E, P) − cos(E, G) of a row
+    total: NDArray[np.float64]  # see LOSS, DISTANCE, DIFFERENCE, STOPPED
+
+
+LOSS, DISTANCE, DIFFERENCE, STOPPED = range(4)  # sum of losses, ‖E − K‖, the mean difference, 1 to end training
+
+
+class Workspace(NamedTuple):
+    """All groups of arrays of a call."""
+
+    batch: Batch
+    gradients: Gradients
+    pairs: Pairs
+    scratch: Scratch
+    rows: TableRows
+    sums: Sums
+    relation: Mat  # (relations, width) the relations as `lanes` prepares them
+
+
+def pad(model: Model, rows: Mat) -> Mat:
+    """Aligned rows, every `dim` numbers (complex rows have two such parts) padded with zeros to whole vectors."""
     dim = model.dim
-    if dim % WIDE == 0:
+    if dim % PADDING == 0:
         return rows if aligned_arrays.begins_line(rows) else aligned_arrays.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    wide = aligned_arrays.zeros((len(rows), rows.shape[1] // dim, dim + -dim % WIDE), np.float32)
-    wide[:, :, :dim] = parts
-    return wide.reshape(len(rows), wide.shape[1] * wide.shape[2])
+    padded = aligned_arrays.zeros((*parts.shape[:2], dim + -dim % PADDING), np.float32)
+    padded[:, :, :dim] = parts
+    return padded.reshape(len(rows), padded.shape[1] * padded.shape[2])
 
 
-def narrow(model: Model, wide: Mat, rows: Mat) -> None:
-    """Copy what `widen` filled up back to where it came from."""
-    if wide is not rows:
-        parts = wide.reshape(len(wide), -1, model.dim + -model.dim % WIDE)
+def unpad(model: Model, padded: Mat, rows: Mat) -> None:
+    """Copy what `pad` has copied back to where it came from."""
+    if padded is not rows:
+        parts = padded.reshape(len(padded), -1, model.dim + -model.dim % PADDING)
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
 
 
@@ -120,15 +154,15 @@ def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, abso
         adam.beta2,
         np.float32(adam.epsilon),
         absorb.pull,
-        absorb.pull == 0 and absorb.contrast == 0 and touched(batches, entities) < MOST,
+        absorb.pull == 0 and absorb.contrast == 0 and touched_share(batches, entities) < LAZY_BELOW,
         math.ceil(-32 / math.log2(adam.beta1)) if adam.beta1 > 0 else 0,
     )
 
 
-def touched(batches: Batches, entities: int) -> float:
-    """The part of all rows that a batch is likely to read: heads, tails and negatives."""
-    positives = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
-    return 1 - math.exp(-(batches.negatives * positives + 2 * batches.size) / max(1, entities))
+def touched_share(batches: Batches, entities: int) -> float:
+    """The part of all rows that a batch is likely to touch: heads, tails and negatives."""
+    groups = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
+    return 1 - math.exp(-(batches.negatives * groups + 2 * batches.size) / max(1, entities))
 
 
 def make_rates(adam: Adam, done: int, steps: int) -> Mat:
@@ -136,7 +170,7 @@ def make_rates(adam: Adam, done: int, steps: int) -> Mat:
     n = np.arange(1, steps + 1)
     t = done + n
     rate, unbias = adam.lr / (1 - adam.beta1**t), 1 / np.sqrt(1 - adam.beta2**t)
-    with np.errstate(over="ignore"):  # an absurd lr becomes infinite, training diverges, and the client says so
+    with np.errstate(over="ignore"):  # an absurd lr becomes infinite, training diverges, and the client reports it
         return np.stack([rate, unbias, adam.beta1**n, adam.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
@@ -145,56 +179,54 @@ def make_contrast(absorb: Absorb) -> Contrast | None:
     return Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
 
 
-def make_scratch(s: Settings, chunk: int | None, tables: Tables, batch: int, threads: int) -> Scratch:
+def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, threads: int) -> Workspace:
     """The memory of a call; chunk is None where positives have negatives of their own."""
     entities, width = tables.entity.shape
+    relations, relation_width = tables.relation.shape
     members = chunk or 1
-    groups = -(-batch // members)
-    negatives = s.negatives + -s.negatives % WIDE
-    ready = 2 * batch + (groups * negatives if chunk else 0)
-    halves, own = (0, 0) if chunk else (2, batch)  # what only own negatives need
-    drawn = (groups, negatives) if chunk else (halves, own * negatives + AHEAD + WIDE)
-
-    pairs = aligned_arrays.zeros((threads * -(-2 * own // threads) * s.negatives, 2), np.float32)
+    groups, negatives = -(-batch // members), s.negatives + -s.negatives % PADDING
+    parts, pairs = (2 * batch + groups * negatives, 0) if chunk else (2 * batch, batch * s.negatives)
 
     def floats(*shape: int) -> Mat:
         return aligned_arrays.zeros(shape, np.float32)
 
     def ids(*shape: int) -> Ids:
-        return np.zeros(shape, np.int32)
+        return aligned_arrays.zeros(shape, np.int32)
 
-    return Scratch(
-        triple=ids(batch, 3),
-        query=floats(batch + 1, width),
-        drawn=aligned_arrays.zeros((threads, 3, 0 if chunk else negatives), np.int32),
-        ids=aligned_arrays.zeros(drawn, np.int32),
-        begin=ids(halves, own),
-        end=ids(halves, own),
-        weight=floats(batch + 1, negatives) if chunk else floats(*drawn),
-        sums=floats(halves, own, 4),
-        factor=floats(halves, own),
-        free=ids(batch),
-        state=floats(threads, 4 * LANES),
-        by_query=floats(threads, members + 5, width),
-        part=floats(halves, own, width),
-        by_row=floats(threads, 1 if width <= NARROW else min(ROWS, -(-entities // (8 * threads))), width),
-        panel=floats(threads, negatives + members if chunk else 0, WIDE),
-        by_relation=floats(batch, tables.relation.shape[1]),
-        gradient=floats(ready, width),
-        head=np.full(entities, -1, np.int32),
-        following=ids(ready),
-        place=aligned_arrays.zeros((threads, 0 if chunk else entities + 1 + -(entities + 1) % 16), np.int32),
-        source=pairs.view(np.int32).reshape(-1),
-        sorted_weight=pairs.reshape(-1)[1:],
-        touched=np.zeros(entities, np.bool_),
-        due=ids(threads, -(-entities // (threads * STRIP)) * STRIP + 1 if s.rest else 0),
-        steps=ids(entities),
-        marks=aligned_arrays.zeros((threads, -(-entities // 512) * 8), np.uint64),
-        relation_sum=floats(*tables.relation.shape),
-        relation=floats(len(tables.relation), width),
-        loss=floats(batch),
-        square=np.zeros(entities),
-        lean=np.zeros(entities),
-        pace=np.zeros(4, np.int64),
-        total=np.zeros(4),
+    return Workspace(
+        Batch(
+            triple=ids(batch, 3),
+            query=floats(batch + 1, width),
+            ids=ids(groups, negatives),
+            count=ids(batch),
+            weight=floats(batch + 1, negatives),
+            loss=floats(batch),
+        ),
+        Gradients(
+            rows=floats(parts, width),
+            first=np.full(entities, -1, np.int32),
+            following=ids(parts),
+            relation=floats(batch, relation_width),
+            relation_sum=floats(relations, relation_width),
+        ),
+        Pairs(
+            start=ids(threads, 0 if chunk else entities + 1 + -(entities + 1) % PADDING),
+            positive=ids(pairs),
+            weight=floats(pairs),
+        ),
+        Scratch(
+            marks=aligned_arrays.zeros((threads, -(-entities // 512) * 8), np.uint64),
+            softmax=floats(threads, 3 * LANES),
+            by_query=floats(threads, members + 5, width),  # room for a last six
+            by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
+            panel=floats(threads, negatives + members if chunk else 0, PADDING),
+        ),
+        TableRows(
+            touched=np.zeros(entities, np.bool_),
+            due=ids(threads, -(-entities // (threads * STRIP)) * STRIP),
+            number=ids(threads),
+            steps=ids(entities),
+        ),
+        Sums(np.zeros(entities), np.zeros(entities), np.zeros(4)),
+        floats(relations, width),
     )

@@ -1,6 +1,5 @@
-"""What compiled kernels share: how they are compiled, threads that meet, random bits."""
+"""How functions are compiled, teams of threads that run them, and random numbers."""
 
-import platform
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +7,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core import config as numba_config
@@ -23,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
-    """Compile a part of a kernel, for calls from compiled code only: without a door to Python it compiles faster."""
+    """Compile a part of a kernel, for calls from compiled code only: without an entry for Python it compiles faster."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -33,7 +31,7 @@ def jit_reordered(function: F) -> F:
 
 
 def inline(function: F) -> F:
-    """Like `jit`, but put into its callers: what is called per pair or row must not hand over dozens of arrays."""
+    """Like `jit`, but inlined: passing arrays takes as long as the work on a pair or row."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
@@ -51,17 +49,17 @@ def kernel(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    """On first use, for the types of the arguments.
+    """Compile on first use, for the types of the arguments.
 
     The code runs without the GIL and without counting references to arrays: counters that threads share would cost
-    more than the arithmetic. So it can allocate nothing, and all memory is handed in.
+    more than the arithmetic. So it cannot allocate: all memory is passed in.
     """
     njit: Any = numba.njit  # its annotations do not know all of its options
     return cast(F, njit(nogil=True, _nrt=False, error_model="numpy", **options)(function))
 
 
-# Threads. Python threads enter a compiled function together and stay in it for a whole round; they meet at barriers
-# and hand out work through atomic counters in one int64 array. Counters lie a cache line apart.
+# Threads. Python threads enter a compiled function together and stay in it for a whole round; they wait for each other
+# at barriers and share out work by atomic counters in one int64 array. Counters lie a cache line apart.
 LINE = 8
 STOP, ARRIVED, PHASE, NEXT = 0, LINE, 2 * LINE, 3 * LINE
 
@@ -73,10 +71,14 @@ class Team:
         """Threads are made on first use; each has the same part in every call: its core may still have it."""
         self.size = size
         self._workers: list[ThreadPoolExecutor] = []
+        self._sync = np.zeros(4 * LINE, np.int64)
+        self._stopped = False
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C asks all of them to stop."""
-        sync = np.zeros(4 * LINE, np.int64)
+        """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C stops all of them."""
+        sync = self._sync = np.zeros(4 * LINE, np.int64)  # before the flag is read, so that `stop` reaches one of them
+        if self._stopped:
+            return
         self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
         futures = [
             worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in enumerate(self._workers)
@@ -90,10 +92,15 @@ class Team:
                 future.exception()
             raise
 
+    def stop(self) -> None:
+        """Called from another thread: end what runs, and run nothing more."""
+        self._stopped = True
+        self._sync[STOP] = 1
+
 
 @intrinsic
 def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:
-    """array[place] += value, seen whole by every thread; the value before."""
+    """Atomically array[place] += value; the value before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
@@ -104,26 +111,12 @@ def atomic_add(typing: Any, array: Any, place: Any, value: Any) -> Any:
     return types.int64(array, types.intp, types.int64), generate
 
 
-@intrinsic
-def ticks(typing: Any) -> Any:
-    """What the processor's clock shows; 0 where a program may not read it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.IntType(64)
-        if platform.machine() not in ("x86_64", "AMD64"):
-            return kind(0)
-        clock = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, []), "llvm.readcyclecounter")
-        return builder.call(clock, [])
-
-    return types.int64(), generate
-
-
 _give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
 
 
 @jit
 def barrier(threads: int, sync: NDArray[np.int64]) -> None:
-    """Wait until every thread is here."""
+    """Wait until every thread has arrived."""
     phase = atomic_add(sync, PHASE, 0)
     if atomic_add(sync, ARRIVED, 1) == threads - 1:
         sync[NEXT] = 0

@@ -6,25 +6,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pfedeg.engine.compiled.writing import write
 from pfedeg.engine.lowlevel.compile import jit
-from pfedeg.engine.lowlevel.native import LANES, fill, load
-from pfedeg.engine.lowlevel.vectors import ZERO, call, fill_vector, fill_wide, load_wide, store
+from pfedeg.engine.lowlevel.vectors import LANES, ZERO, broadcast, call, fill, load, store
 
 SIX = 6  # by two vectors: sums, columns and a factor fit into 16 registers
 
 
 @jit
-def four(i, end, none):
-    """Four queries from i on; one without weight fills up the last four."""
-    return i, i + 1 if i + 1 < end else none, i + 2 if i + 2 < end else none, i + 3 if i + 3 < end else none
-
-
-@jit
 def six(i, end, none):
-    """Six from i on, filled up in the same way."""
-    a, b, c, d = four(i, end, none)
-    return a, b, c, d, i + 4 if i + 4 < end else none, i + 5 if i + 5 < end else none
+    """Six numbers from i on; those from `end` on are `none`, a row without weight."""
+    a, b, c = i, i + 1 if i + 1 < end else none, i + 2 if i + 2 < end else none
+    return a, b, c, i + 3 if i + 3 < end else none, i + 4 if i + 4 < end else none, i + 5 if i + 5 < end else none
 
 
 @jit
@@ -40,23 +32,23 @@ def score_six(table, rows, panel, lane, score):
 
 @jit
 def by_queries(rows, weight, i, g, k):
-    """Sixteen columns, from k on, of the gradients of six queries."""
-    a, b, c = load_wide(g[0], k), load_wide(g[1], k), load_wide(g[2], k)
-    sums = a, b, c, load_wide(g[3], k), load_wide(g[4], k), load_wide(g[5], k)
+    """A vector of columns, from k on, of the gradients of six queries."""
+    a, b, c = load(g[0], k), load(g[1], k), load(g[2], k)
+    sums = a, b, c, load(g[3], k), load(g[4], k), load(g[5], k)
     for j in range(len(rows)):
-        sums = _add_products(sums, weight, i, j, (load_wide(rows[j], 0),))
+        sums = _add_products(sums, weight, i, j, (load(rows[j], 0),))
     for n in range(SIX):
         store(g[n], k, sums[n])
 
 
 @jit
-def by_rows(queries, weight, j, g, k, past):
-    """Sixteen columns, from k on, of the gradients of six rows from j on."""
-    sums = _six_of((fill_wide(ZERO),))
+def by_rows(queries, weight, j, g, k):
+    """A vector of columns, from k on, of the gradients of six rows from j on."""
+    sums = _six_of((fill(ZERO),))
     for i in range(len(queries)):
-        sums = _add_products(sums, weight.T, six(j, j + SIX, j), i, (load_wide(queries[i], 0),))
+        sums = _add_products(sums, weight.T, six(j, j + SIX, j), i, (load(queries[i], 0),))
     for n in range(SIX):
-        write(g[n], k, sums[n], past)
+        store(g[n], k, sums[n])
 
 
 @jit
@@ -78,7 +70,7 @@ def _add_products(typing: Any, sums: Any, left: Any, rows: Any, k: Any, columns:
             far, step, near = (row, down, arguments[3]) if sig.args[1].layout == "C" else (arguments[3], right, row)
             start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(far, step))
             place = builder.gep(builder.inttoptr(start, view.data.type), [near])
-            factor = fill_vector(builder, builder.load(place), columns[0].type.count)
+            factor = broadcast(builder, builder.load(place), columns[0].type.count)
             results += [call(builder, "fmuladd", factor, column, next(rest)) for column in columns]
         return context.make_tuple(builder, sig.return_type, results)
 

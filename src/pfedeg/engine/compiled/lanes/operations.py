@@ -1,16 +1,21 @@
-"""The models' equations as tiles of vector arithmetic, one overload per model: what compiled kernels are made of.
+"""What a model needs to run compiled, and the operations made of it, each an overload for a model or kind of model.
 
-prepare      what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
-compose      q = compose(h, r), r prepared                        (models.py has each equation)
-spread       gradients of h and r from the gradient of q, r prepared
-compare      scores of one query with eight rows; compare_group, of many queries; compare_one, with one row
-gather       gradient of a row by its queries: Σ_k c_k · ∂s/∂t (q_k, t);
-             gather_eight, of a query by eight rows; gather_one, of one by one
-line_up      a block of queries, as score_all needs them
-score_all    scores of a block of queries with all rows
-exchange     gradients of some queries by the same rows, and of the rows by the queries
+A model implements:
+prepare       what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
+compose       forward: q = compose(h, r), r prepared
+spread        backward: gradients of h and r from the gradient of q, r prepared
+span, part, put_part, no_part    how loops go over a row: by vectors, or by vectors of complex numbers
+accumulate, sign, offset         the score: offset + sign · the sum of what is accumulated
+add_slope     backward: the gradient of a query or, as scores are symmetric, of a row
 
-Rows are whole wide vectors, as are the halves of complex ones (`scratch.widen` sees to it).
+From these follow (`loops`):
+compare       forward: scores of a query with eight rows; compare_group, of many queries; compare_one, with one row
+gather        backward: gradient of a row from its queries; gather_eight, of a query from eight rows; gather_one
+exchange      backward: gradients of some queries from the same rows, and of the rows from the queries
+line_up       ranking: a block of queries, as score_all needs them
+score_all     ranking: scores of a block of queries with all rows
+
+`pfedeg.models` has each equation. Rows are whole vectors, as are the halves of complex ones (`workspace.pad`).
 """
 
 from collections.abc import Callable
@@ -19,55 +24,67 @@ from typing import Any
 
 from numba.extending import overload
 
-MODELS: set[type] = set()  # that have lanes
-QUERIES = 32  # a block: queries that are compared with all rows together
+MODELS: set[type] = set()  # that have these operations
+QUERIES = 32  # that are compared with all rows together
 
 
 def prepare(model, r, prepared):
-    """Write what composing needs of a relation's row."""
+    """Write what composing needs of a relation's row r."""
 
 
-def compose(model, h, r, q, past):
-    """Write the query of (h, r) into q; see `writing` for past."""
+def compose(model, h, r, q):
+    """Write the query of (h, r) into q."""
 
 
-def spread(model, h, r, q, g, by_h, by_r, past):
+def spread(model, h, r, q, g, by_h, by_r):
     """Write the gradients of h and r, given the gradient g of q."""
 
 
-def compare(model, q, table, ids, j):
-    """Scores of q with the rows ids[j] … ids[j + 7] of a table, as a vector."""
+def span(model, row):
+    """How many numbers loops go over: all of a real row, half of a complex one."""
+
+
+def part(model, row, k):
+    """A vector of numbers from k on, as a tuple; of complex ones: real and imaginary parts."""
+
+
+def put_part(model, row, k, numbers):
+    """Write what `part` reads."""
+
+
+def no_part(model):
+    """A part that is zero."""
+
+
+def accumulate(model, q, t, sums):
+    """The sums, and what these parts of a query and a row add to them."""
+
+
+def sign(model):
+    """The factor of the sum in the score."""
+
+
+def offset(model):
+    """The constant in the score."""
+
+
+def add_slope(model, weight, q, t, gradient):
+    """The gradient and weight · ∂s/∂q, at these parts of a query and a row."""
+
+
+def exchange_slopes(model, weight, q, t, by_q, by_t):
+    """Both gradients with weight · ∂s/∂q and weight · ∂s/∂t added."""
 
 
 def compare_group(model, query, begin, end, table, ids, j, score):
-    """Write the scores of queries begin … end − 1 with these rows into score[·, j] … score[·, j + 7].
+    """Write the scores of queries begin … end − 1 with rows ids[j] … ids[j + 7] into score[·, j] … score[·, j + 7].
 
-    Meanwhile the rows ids[j + 8] … ids[j + 15] are asked for.
+    Meanwhile the rows ids[j + 8] … ids[j + 15] are prefetched.
     """
 
 
-def compare_one(model, q, row):
-    """The score of one query with one row."""
-
-
-def gather(model, q, table, ids, weights, factor, place, lists, entity, g):
-    """Write Σ_j weights[j] · factor[ids[j]] · ∂s/∂q (q, table[ids[j]]) into g.
-
-    j is every second place from place[list, entity] to before place[list, entity + 1], of lists[0] … lists[1] − 1. The
-    score is symmetric, s(q, t) = s(t, q), so that this is also the gradient of a row t from its queries.
-    """
-
-
-def gather_eight(model, q, table, ids, weights, j, soon, g):
-    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 7, to g, as they are close; ask for rows soon … soon + 7."""
-
-
-def gather_one(model, q, row, weight, g, past):
-    """Write the weight times ∂s/∂q (q, row) into g; see `writing` for past."""
-
-
-def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel, past):
-    """For queries begin … end − 1 and rows ids[·], add all shares weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
+def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """For queries begin … end − 1 and rows ids[·], add all weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
 
     by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.
     """
@@ -84,7 +101,7 @@ def score_all(model, table, queries, ids, panel, score):
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make the decorated function what compiled code runs for `operation` where the model is one of these.
 
-    It is put into its callers: to hand over four or five arrays, with their sizes, takes as long as to score a row.
+    It is inlined: passing four or five arrays, with their sizes, takes as long as scoring a row.
     """
     MODELS.update(models)
 

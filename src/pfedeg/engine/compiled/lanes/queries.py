@@ -3,9 +3,7 @@
 import numpy as np
 
 from pfedeg.engine.compiled.lanes.operations import compose, implement, prepare, spread
-from pfedeg.engine.compiled.writing import write
-from pfedeg.engine.lowlevel.native import LANES, fill, load
-from pfedeg.engine.lowlevel.vectors import fma, store
+from pfedeg.engine.lowlevel.vectors import LANES, fill, fma, load, store
 from pfedeg.models.complex import ComplEx
 from pfedeg.models.distmult import DistMult
 from pfedeg.models.rotate import RotatE
@@ -27,58 +25,58 @@ def _prepare_rotation(model, r, prepared):
 
 
 @implement(compose, TransE)
-def _compose_translate(model, h, r, q, past):
+def _compose_translate(model, h, r, q):
     for k in range(0, len(q), LANES):
-        write(q, k, load(h, k) + load(r, k), past)
+        store(q, k, load(h, k) + load(r, k))
 
 
 @implement(compose, DistMult)
-def _compose_multiply(model, h, r, q, past):
+def _compose_multiply(model, h, r, q):
     for k in range(0, len(q), LANES):
-        write(q, k, load(h, k) * load(r, k), past)
+        store(q, k, load(h, k) * load(r, k))
 
 
 @implement(compose, RotatE, ComplEx)
-def _compose_multiply_complex(model, h, r, q, past):
+def _compose_multiply_complex(model, h, r, q):
     m = len(q) // 2
     for k in range(0, m, LANES):
         h_re, h_im, r_re, r_im = load(h, k), load(h, m + k), load(r, k), load(r, m + k)
-        write(q, k, h_re * r_re - h_im * r_im, past)
-        write(q, m + k, fma(h_re, r_im, h_im * r_re), past)
+        store(q, k, h_re * r_re - h_im * r_im)
+        store(q, m + k, fma(h_re, r_im, h_im * r_re))
 
 
 @implement(spread, TransE)
-def _spread_translate(model, h, r, q, g, by_h, by_r, past):
+def _spread_translate(model, h, r, q, g, by_h, by_r):
     for k in range(0, len(g), LANES):
-        write(by_h, k, load(g, k), past)
-        write(by_r, k, load(g, k), past)
+        store(by_h, k, load(g, k))
+        store(by_r, k, load(g, k))
 
 
 @implement(spread, DistMult)
-def _spread_multiply(model, h, r, q, g, by_h, by_r, past):
+def _spread_multiply(model, h, r, q, g, by_h, by_r):
     for k in range(0, len(g), LANES):
-        write(by_h, k, load(g, k) * load(r, k), past)
-        write(by_r, k, load(g, k) * load(h, k), past)
+        store(by_h, k, load(g, k) * load(r, k))
+        store(by_r, k, load(g, k) * load(h, k))
 
 
 @implement(spread, RotatE)
-def _spread_rotate(model, h, r, q, g, by_h, by_r, past):
+def _spread_rotate(model, h, r, q, g, by_h, by_r):
     m = len(by_r)
     phase = fill(np.float32(np.pi * model.dim / (model.gamma + 2)))
     for k in range(0, m, LANES):
         g_re, g_im, r_re, r_im = load(g, k), load(g, m + k), load(r, k), load(r, m + k)
-        write(by_h, k, fma(g_re, r_re, g_im * r_im), past)
-        write(by_h, m + k, g_im * r_re - g_re * r_im, past)
-        write(by_r, k, (g_im * load(q, k) - g_re * load(q, m + k)) * phase, past)
+        store(by_h, k, fma(g_re, r_re, g_im * r_im))
+        store(by_h, m + k, g_im * r_re - g_re * r_im)
+        store(by_r, k, (g_im * load(q, k) - g_re * load(q, m + k)) * phase)
 
 
 @implement(spread, ComplEx)
-def _spread_multiply_complex(model, h, r, q, g, by_h, by_r, past):
+def _spread_multiply_complex(model, h, r, q, g, by_h, by_r):
     m = len(g) // 2
     for k in range(0, m, LANES):
         g_re, g_im, r_re, r_im = load(g, k), load(g, m + k), load(r, k), load(r, m + k)
         h_re, h_im = load(h, k), load(h, m + k)
-        write(by_h, k, fma(g_re, r_re, g_im * r_im), past)
-        write(by_h, m + k, g_im * r_re - g_re * r_im, past)
-        write(by_r, k, fma(g_re, h_re, g_im * h_im), past)
-        write(by_r, m + k, g_im * h_re - g_re * h_im, past)
+        store(by_h, k, fma(g_re, r_re, g_im * r_im))
+        store(by_h, m + k, g_im * r_re - g_re * r_im)
+        store(by_r, k, fma(g_re, h_re, g_im * h_im))
+        store(by_r, m + k, g_im * h_re - g_re * h_im)
