@@ -27,4 +27,3 @@ def test_calls_from_several_threads_take_turns():
     assert not any(caller.is_alive() for caller in callers)
     assert len(most) == 3 * 20 * 2
     assert max(most) <= 2
-
