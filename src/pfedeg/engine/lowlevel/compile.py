@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numba
@@ -71,11 +72,16 @@ class Team:
         """Threads are made on first use; each has the same part in every call: its core may still have it."""
         self.size = size
         self._workers: list[ThreadPoolExecutor] = []
+        self._lock = Lock()  # two calls at once would wait for each other's threads forever
         self._sync = np.zeros(4 * LINE, np.int64)
         self._stopped = False
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C stops all of them."""
+        with self._lock:
+            self._run(function, arguments)
+
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         sync = self._sync = np.zeros(4 * LINE, np.int64)  # before the flag is read, so that `stop` reaches one of them
         if self._stopped:
             return
