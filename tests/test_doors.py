@@ -75,7 +75,8 @@ def call(*words: Any) -> Result:
 def run(part: Part, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of `pfedeg train` with the part."""
     out = tmp_path_factory.mktemp("runs") / "mine"
-    call("train", data, *part.flags, "--out", out)
+    printed = call("train", data, *part.flags, "--out", out).stderr
+    assert ("it trains with numpy" in printed) == (part.kind != "method")
     return out
 
 

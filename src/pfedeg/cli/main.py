@@ -167,6 +167,8 @@ def run_name(source: str, config: "Config") -> str:
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
     """Say what is about to happen."""
+    from pfedeg.engine.compiled.engine import has_compiled_code
+    from pfedeg.engine.interface import Absorb
     from pfedeg.engine.lowlevel.code_cache import is_first_use
 
     triples = sum(len(graph.train) for graph in federation.graphs.values())
@@ -175,7 +177,11 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
         say(f"{text}; this run is finished; its result follows")
         return
     say(f"{text}, up to {plural(config.rounds, 'round')}")
-    if is_first_use():
+    if not has_compiled_code(config.build_recipe(Absorb())):
+        say(
+            "note: no compiled code for this model, objective or optimiser; it trains with numpy, 50 to 100 times slower"
+        )
+    elif is_first_use():
         say("first use: compiling, which takes some seconds once")
 
 

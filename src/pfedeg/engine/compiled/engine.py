@@ -27,6 +27,11 @@ from pfedeg.optimizers.adam import Adam
 from pfedeg.optimizers.base import OptimizerState
 
 
+def has_compiled_code(recipe: Recipe) -> bool:
+    """Whether a recipe trains with compiled code; subclasses may compute something else, so their code is not used."""
+    return type(recipe.model) in MODELS and type(recipe.optimizer) is Adam and type(recipe.objective) is SelfAdversarial
+
+
 class CompiledEngine:
     """`Engine` compiled by numba, run by a team of threads; what has no compiled code runs in numpy."""
 
@@ -56,7 +61,7 @@ class CompiledEngine:
         """See `Engine.train`."""
         model, batches = recipe.model, recipe.batches
         adam, objective = recipe.optimizer, recipe.objective
-        if not (type(model) in MODELS and isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
+        if not has_compiled_code(recipe) or not (isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
             return self._numpy.train(recipe, tables, state, knowledge, positives, key)
         n = len(positives.triples)
         keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
