@@ -178,9 +178,7 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
         return
     say(f"{text}, up to {plural(config.rounds, 'round')}")
     if not has_compiled_code(config.build_recipe(Absorb())):
-        say(
-            "note: no compiled code for this model, objective or optimiser; it trains with numpy, 50 to 100 times slower"
-        )
+        say("note: no compiled code for this model, objective or optimiser; it trains with numpy, 50–100 times slower")
     elif is_first_use():
         say("first use: compiling, which takes some seconds once")
 
