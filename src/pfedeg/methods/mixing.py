@@ -35,8 +35,9 @@ def mix(
     """
     from pfedeg.methods import mixing_compiled
 
-    weights = np.ascontiguousarray(weights, np.float64)
-    return _run(mixing_compiled.mix, shared, latest, selected, out, server_threads(threads), weights, float(p))
+    team = server_threads(threads)
+    changes, weights = per_thread(team.size, _width(latest), np.float32), np.ascontiguousarray(weights, np.float64)
+    return _run(mixing_compiled.mix, shared, latest, selected, out, team, changes, weights, float(p))
 
 
 def mean(

@@ -54,29 +54,32 @@ def similarities(thread, threads, sync, owners, uploads, width, scale, inverses,
 
 
 @kernel
-def mix(thread, threads, sync, owners, uploads, width, results, weights, p):
+def mix(thread, threads, sync, owners, uploads, width, results, changes, weights, p):
     """E_i + p · Σ_j W_ij (E_j − E_i) / Σ_j W_ij over the owners j of each id, for its selected owners i."""
+    change = changes[thread, :width]
     while True:
         first, last = _next_ids(sync, owners)
         if first >= last:
             return
         for k in range(first, last):
-            for a in range(owners.start[k], owners.start[k + 1]):
+            begin, end = owners.start[k], owners.start[k + 1]
+            for a in range(begin, end):
                 i = owners.client[a]
                 _prefetch_row(uploads, owners, a + AHEAD, width)
+                _prefetch_row(results, owners, a + AHEAD, width)
                 if results[i] == 0:
                     continue
                 own, new = _row_at(uploads[i], owners.row[a], width), _row_at(results[i], owners.row[a], width)
-                new[:], total = np.float32(0.0), 0.0
-                for b in range(owners.start[k], owners.start[k + 1]):
+                change[:], total = np.float32(0.0), 0.0
+                for b in range(begin, end):
                     j = owners.client[b]
-                    weight, other = weights[i, j], _row_at(uploads[j], owners.row[b], width)
-                    total += weight
+                    other, weight = _row_at(uploads[j], owners.row[b], width), np.float32(weights[i, j])
+                    total += weights[i, j]
                     for w in range(width):
-                        new[w] += np.float32(weight) * (other[w] - own[w])
+                        change[w] += weight * (other[w] - own[w])
                 share = np.float32(p / total if total > 0.0 else 0.0)
                 for w in range(width):
-                    new[w] = own[w] + share * new[w]
+                    new[w] = own[w] + share * change[w]
 
 
 @kernel
@@ -92,6 +95,7 @@ def mean(thread, threads, sync, owners, uploads, width, results, totals):
             total[:] = 0.0
             for a in range(begin, end):
                 _prefetch_row(uploads, owners, a + AHEAD, width)
+                _prefetch_row(results, owners, a + AHEAD, width)
                 row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 for w in range(width):
                     total[w] += row[w]
@@ -110,10 +114,10 @@ def _next_ids(sync, owners):
 
 
 @jit
-def _prefetch_row(uploads, owners, place, width):
+def _prefetch_row(addresses, owners, place, width):
     """Begin to read a row that comes soon: with many clients, no row follows the one before in memory."""
     if place < len(owners.client):
-        prefetch(_row_at(uploads[owners.client[place]], owners.row[place], width))
+        prefetch(_row_at(addresses[owners.client[place]], owners.row[place], width))
 
 
 @jit_reordered
