@@ -162,7 +162,7 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 
 BAD = [
     ("train none", "none: no such file or folder"),
-    ("train nothing", "nothing: no clients; it should hold a subfolder"),
+    ("train nothing", "nothing: no clients found; a client is a subfolder"),
     ("train empty", "empty/one/train.tsv: empty"),
     ("train two", "two/one/train.tsv, line 2: 2 column(s) instead of"),
     ("train latin", "latin/one/train.tsv, line 2: not valid UTF-8"),
