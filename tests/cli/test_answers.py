@@ -149,7 +149,7 @@ def test_a_few_questions_are_answered_in_the_terminal(run: Path, tmp_path: Path)
     assert done.exit_code == 0, done.exception
     places = [done.output.index(text) for text in (f"({head}, {relation}, ?)", f"(?, {relation}, {tail})")]
     assert places == sorted(places)
-    assert done.output.count("because") == 4
+    assert done.output.count("similar known triples: ") == 4
 
 
 def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Pa
     words = ("predict", run, "--client", CLIENT, "--json", "--questions", tmp_path / "q.parquet")
     assert "question 1: unknown entity '7'" in str(call(*words).exception)
     pq.write_table(pa.table({"head": pa.array([], pa.string()), "relation": pa.array([], pa.string())}), words[-1])
-    assert "q.parquet: no questions in it" in str(call(*words).exception)
+    assert "q.parquet: contains no questions" in str(call(*words).exception)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Pa
         ("head,relation\ne14,left\ne99,left\n", "q.csv, question 2: unknown entity 'e99'"),
         ("head,relation,tail\ne14,left,e15\n", "question 1: give either a head or a tail"),
         ("a,b\n1,2\n", "expected columns head, relation"),
-        ("head,relation\n", "no questions in it"),
+        ("head,relation\n", "contains no questions"),
     ],
 )
 def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: Path, text: str, message: str) -> None:
@@ -184,14 +184,14 @@ def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--relation", "left"), "--out: 12 questions are too many for a terminal; name a file for the answers"),
-        (("--relation", "left", "--out", "a.pdf"), "expected a name that ends with .parquet, .csv or .jsonl"),
-        (("--relation", "left", "--out", "none/a.csv"), "the folder none is not there"),
+        (("--relation", "left"), "--out: 12 questions are too many for a terminal; write the answers to a file"),
+        (("--relation", "left", "--out", "a.pdf"), "expected a file name ending in .parquet, .csv or .jsonl"),
+        (("--relation", "left", "--out", "none/a.csv"), "no such folder: none"),
         (("--questions", "none.csv", "--out", "a.csv"), "none.csv: no such file"),
-        (("--questions", "q.csv", "--head", "e14"), "goes without --head"),
+        (("--questions", "q.csv", "--head", "e14"), "cannot be combined with --head"),
         ((), "--relation: missing"),
-        (("--head", "e14", "--relation", "left", "--heads"), "--heads: is for --relation alone"),
-        (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is no score"),
+        (("--head", "e14", "--relation", "left", "--heads"), "--heads: only allowed with --relation alone"),
+        (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is not a number"),
     ],
 )
 def test_what_cannot_be_asked_is_told_in_a_line(run: Path, words: tuple[str, ...], message: str) -> None:
@@ -262,7 +262,7 @@ def test_explanations_stand_beside_the_answers(run: Path, tmp_path: Path) -> Non
     alone = json.loads(call(*words, "--head", head, "--json").output)["predictions"]
     assert f", {relation}, " in alone[0]["because"]
     assert "ash" in alone[0]["taught_by"]
-    assert "because (" in call(*words, "--head", head).output
+    assert "similar known triples: (" in call(*words, "--head", head).output
     for name in ("a.csv", "a.parquet", "a.jsonl"):
         assert call(*words, "--out", tmp_path / name).exit_code == 0
     with open(tmp_path / "a.csv", newline="") as file:

@@ -21,15 +21,15 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triples import Named
-from pfedeg.inspection import cost_estimate, facts
-from pfedeg.inspection.client_sizes import sizes
+from pfedeg.inspection import cost_estimate, triple_index
+from pfedeg.inspection.client_sizes import client_size
 from pfedeg.inspection.cost_estimate import Estimates, estimate, peak_bytes, resident_bytes
-from pfedeg.inspection.facts import meet
-from pfedeg.inspection.findings import FEW, Findings, inspect
+from pfedeg.inspection.findings import FEW, Inspection, inspect_federation
 from pfedeg.inspection.heatmap import write_picture
 from pfedeg.inspection.leakage import Leak
 from pfedeg.inspection.overlap import overlap
-from pfedeg.inspection.spelling_variants import fold, look_alikes
+from pfedeg.inspection.spelling_variants import find_variants, fold
+from pfedeg.inspection.triple_index import matches
 from pfedeg.methods.registry import METHODS
 from pfedeg.models.base import Mat, Model, ModelType, Tables
 from pfedeg.models.registry import MODELS
@@ -54,15 +54,15 @@ def say(relation: str, pairs: list[tuple[str, str]], backward: bool = False) -> 
     return [(t, relation, h) if backward else (h, relation, t) for h, t in pairs]
 
 
-def leaks(found: Findings) -> list[tuple[str, str, str, str, int]]:
+def leaks(found: Inspection) -> list[tuple[str, str, str, str, int]]:
     return [(leak.client, leak.split, leak.kind, leak.where, leak.triples) for leak in found.leakage.leaks]
 
 
-def kin(found: Findings) -> list[tuple[Any, ...]]:
+def kin(found: Inspection) -> list[tuple[Any, ...]]:
     return [(each.kind, each.first, each.second, each.clients) for each in found.leakage.relations]
 
 
-def kinds(found: Findings, client: str | None = None) -> list[str]:
+def kinds(found: Inspection, client: str | None = None) -> list[str]:
     return [hint.kind for hint in found.hints if hint.client == client]
 
 
@@ -72,15 +72,15 @@ def kinds(found: Findings, client: str | None = None) -> list[str]:
 def test_sizes_and_degrees_of_a_client() -> None:
     train: Named = [("a", "r", "b"), ("a", "r", "c"), ("b", "s", "b")]
     graph = KnowledgeGraph.from_names(train, [("a", "s", "d"), ("a", "r", "b")], [("e", "r", "a")])
-    found = sizes(replace(graph, labels={"a": "Alpha"}))
+    found = client_size(replace(graph, labels={"a": "Alpha"}))
     assert (found.entities, found.relations, found.train, found.valid, found.test) == (5, 2, 3, 2, 1)
     assert found.not_in_train == 2  # d, e
-    assert found.of_one_triple == 3  # c, d, e
-    first, second, third = found.degrees.foremost
+    assert found.in_one_triple == 3  # c, d, e
+    first, second, third = found.degrees.top
     assert (first.name, first.label, first.triples) == ("a", "Alpha", 4)  # (a, r, b) stands twice and counts once
     assert (second.name, second.label, second.triples) == ("b", None, 2)
     assert (third.name, third.triples) == ("c", 1)
-    assert (found.degrees.median, found.degrees.ninety, found.degrees.most) == (1, 4, 4)
+    assert (found.degrees.median, found.degrees.percentile_90, found.degrees.maximum) == (1, 4, 4)
 
 
 # Overlap
@@ -118,7 +118,7 @@ def test_overlap_without_any() -> None:
 
 
 def test_nothing_leaks_where_nothing_does() -> None:
-    found = inspect(federation(ash=(say("r", PAIRS[:8]), say("r", PAIRS[8:9]), say("r", PAIRS[9:]))))
+    found = inspect_federation(federation(ash=(say("r", PAIRS[:8]), say("r", PAIRS[8:9]), say("r", PAIRS[9:]))))
     assert leaks(found) == []
     assert kin(found) == []
 
@@ -126,7 +126,7 @@ def test_nothing_leaks_where_nothing_does() -> None:
 def test_held_out_triples_in_train() -> None:
     ash = (say("r", PAIRS[:6]), say("r", PAIRS[5:7]), say("r", PAIRS[4:8]))
     birch = (say("r", PAIRS[7:9]), say("r", PAIRS[:1]))
-    found = inspect(federation(ash=ash, birch=birch))
+    found = inspect_federation(federation(ash=ash, birch=birch))
     assert leaks(found) == [
         ("ash", "valid", "same", "own", 1),
         ("ash", "test", "same", "own", 2),
@@ -135,7 +135,7 @@ def test_held_out_triples_in_train() -> None:
     ]
     leak = found.leakage.leaks[2]
     assert leak == Leak(
-        *("ash", "test", "same", "other", 1, 0.25), ("x7", "r", "y7"), ("x7", "r", "y7"), stands_at="birch"
+        *("ash", "test", "same", "other", 1, 0.25), ("x7", "r", "y7"), ("x7", "r", "y7"), train_client="birch"
     )
 
 
@@ -145,54 +145,56 @@ def test_relations_that_say_the_same(backward: bool, kind: str, apart: bool) -> 
     mine, other = say("r", PAIRS), say("s", PAIRS[:8], backward)  # 8 of 10 pairs
     held = (mine[2:], [], [*mine[:2], ("x2", "r", "y3")])
     if apart:
-        found = inspect(federation(ash=held, birch=other))
+        found = inspect_federation(federation(ash=held, birch=other))
     else:
-        found = inspect(federation(ash=([*held[0], *other], *held[1:])))
+        found = inspect_federation(federation(ash=([*held[0], *other], *held[1:])))
     # the held-out (x2, r, y3) is an eleventh pair of r: 8 of 11 are too few
     assert kin(found) == []
     assert leaks(found) == []
     held = (mine[2:], [], mine[:2])
-    found = inspect(federation(ash=held, birch=other) if apart else federation(ash=([*mine[2:], *other], [], mine[:2])))
+    found = inspect_federation(
+        federation(ash=held, birch=other) if apart else federation(ash=([*mine[2:], *other], [], mine[:2]))
+    )
     assert kin(found) == [(kind, "r", "s", ())]
     assert found.leakage.relations[0].share == 0.8
     assert found.leakage.relations[0].pairs == 8
     assert leaks(found) == [("ash", "test", kind, "other" if apart else "own", 2)]
     leak = found.leakage.leaks[0]
-    assert (leak.share, leak.example, leak.stands_as) == (1.0, mine[0], other[0])
-    assert leak.stands_at == ("birch" if apart else "ash")
+    assert (leak.share, leak.example, leak.train_triple) == (1.0, mine[0], other[0])
+    assert leak.train_client == ("birch" if apart else "ash")
 
 
 def test_few_pairs_are_no_kin() -> None:
-    assert kin(inspect(federation(ash=say("r", PAIRS[:4]) + say("s", PAIRS[:4], backward=True)))) == []
-    assert kin(inspect(federation(ash=say("r", PAIRS[:5]) + say("s", PAIRS[:5], backward=True)))) != []
+    assert kin(inspect_federation(federation(ash=say("r", PAIRS[:4]) + say("s", PAIRS[:4], backward=True)))) == []
+    assert kin(inspect_federation(federation(ash=say("r", PAIRS[:5]) + say("s", PAIRS[:5], backward=True)))) != []
 
 
 def test_symmetric_relations_are_noted() -> None:
     both = say("r", PAIRS) + say("r", PAIRS, backward=True)
-    found = inspect(federation(ash=(both[1:], [], both[:1]), birch=say("r", PAIRS[:1], backward=True)))
+    found = inspect_federation(federation(ash=(both[1:], [], both[:1]), birch=say("r", PAIRS[:1], backward=True)))
     assert kin(found) == [("symmetric", "r", "r", ())]
     assert leaks(found) == [("ash", "test", "symmetric", "own", 1), ("ash", "test", "symmetric", "other", 1)]
 
 
 def test_entities_with_themselves_make_nothing_symmetric() -> None:
     loops = [(f"x{i}", "r", f"x{i}") for i in range(10)]
-    assert kin(inspect(federation(ash=(loops[1:], [], loops[:1])))) == []
+    assert kin(inspect_federation(federation(ash=(loops[1:], [], loops[:1])))) == []
 
 
 def test_relations_that_are_kin_only_at_one_client() -> None:
     ash = say("r", PAIRS[:6]) + say("s", PAIRS[:6], backward=True)
     birch = [(f"u{i}", "r", f"v{i}") for i in range(30)]
-    found = inspect(federation(ash=(ash[1:], ash[:1]), birch=(birch[1:], birch[:1])))
+    found = inspect_federation(federation(ash=(ash[1:], ash[:1]), birch=(birch[1:], birch[:1])))
     assert kin(found) == [("inverse", "r", "s", ("ash",))]
     assert leaks(found) == [("ash", "valid", "inverse", "own", 1)]
 
 
 def test_a_relation_that_two_clients_mean_the_other_way_round_is_inverse() -> None:
     ash, birch = say("r", PAIRS), say("r", PAIRS[:9], backward=True)
-    found = inspect(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=say("r", [("x", "y")] * 1)))
+    found = inspect_federation(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=say("r", [("x", "y")] * 1)))
     assert ("symmetric", "r", "r", ()) in kin(found)  # over all clients, its pairs are there in both directions
     lone = [(f"u{i}", "r", f"v{i}") for i in range(30)]
-    found = inspect(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=lone))
+    found = inspect_federation(federation(ash=(ash[1:], [], ash[:1]), birch=birch, cedar=lone))
     assert kin(found) == [("inverse", "r", "r", ("ash", "birch"))]
     assert leaks(found) == [("ash", "test", "inverse", "other", 1)]
 
@@ -202,8 +204,8 @@ def test_matches_are_found_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) 
     left, right = random.integers(0, 20, 50), np.sort(random.integers(0, 20, 60))
     expected = {(i, j) for i in range(50) for j in range(60) if left[i] == right[j]}
     for block in (1, 7, 1000):
-        monkeypatch.setattr(facts, "BLOCK", block)
-        found = [pair for i, j in meet(left, right) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        monkeypatch.setattr(triple_index, "BLOCK", block)
+        found = [pair for i, j in matches(left, right) for pair in zip(i.tolist(), j.tolist(), strict=True)]
         assert len(found) == len(expected)
         assert set(found) == expected
 
@@ -218,7 +220,7 @@ def test_leakage_is_what_plain_loops_find() -> None:
                 stands = set(graph.named(split)) & set(other.named("train"))
                 if stands:
                     expected |= {(client, split, "own" if peer == client else "other", fact) for fact in stands}
-    found = inspect(woods)
+    found = inspect_federation(woods)
     counted = {key[:3] for key in expected}
     assert {(c, s, w) for c, s, kind, w, _ in leaks(found) if kind == "same"} == counted
     for client, split, kind, where, number in leaks(found):
@@ -245,20 +247,20 @@ def test_leakage_is_what_plain_loops_find() -> None:
     ],
 )
 def test_names_that_look_alike(first: str, second: str, kind: str | None) -> None:
-    found = look_alikes(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
+    found = find_variants(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
     assert found.number == (kind is not None)
-    assert list(found.differ_in) == ([kind] if kind else [])
+    assert list(found.differences) == ([kind] if kind else [])
     if kind:
         (example,) = found.pairs
         assert {example.first, example.second} == {first, second}
         assert {example.first_client, example.second_client} == {"ash", "birch"}
 
 
-def test_spellings_that_one_client_tells_apart_are_no_look_alikes() -> None:
-    assert look_alikes(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
-    assert look_alikes(federation(ash=[("US", "r", "us")])).number == 0
-    assert look_alikes(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
-    assert look_alikes(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
+def test_spellings_that_one_client_tells_apart_are_no_find_variants() -> None:
+    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
+    assert find_variants(federation(ash=[("US", "r", "us")])).number == 0
+    assert find_variants(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
+    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
 
 
 def test_folding_twice_changes_nothing() -> None:
@@ -272,13 +274,13 @@ def test_folding_twice_changes_nothing() -> None:
 def test_a_federation_in_order_has_no_hints() -> None:
     facts_of = [(f"e{i}", f"r{i % 2}", f"e{i + 1}") for i in range(FEW + 20)]
     part = (facts_of[:FEW], facts_of[FEW : FEW + 10], facts_of[FEW + 10 :])
-    assert inspect(federation(ash=part, birch=part)).hints == ()
+    assert inspect_federation(federation(ash=part, birch=part)).hints == ()
 
 
 def test_hints() -> None:
     facts_of = [(f"e{i}", f"r{i % 2}", f"e{i + 1}") for i in range(FEW + 20)]
     good = (facts_of[:FEW], facts_of[FEW : FEW + 10], facts_of[FEW + 10 :])
-    found = inspect(
+    found = inspect_federation(
         federation(
             good=good,
             few=(facts_of[: FEW - 1], *good[1:]),
@@ -296,13 +298,13 @@ def test_hints() -> None:
     assert kinds(found, "invalid") == ["no valid triples"]
     assert kinds(found, "untested") == ["no test triples"]
     assert kinds(found, "loud") == ["shares nothing"]
-    assert kinds(found) == ["look-alikes"]
-    assert found.look_alikes.number == FEW + 21
-    assert "121 entities spelled differently by different clients (121 by case) will not align" in found.hints[-1].text
+    assert kinds(found) == ["spelling variants"]
+    assert found.spelling_variants.number == FEW + 21
+    assert "121 entities spelled differently by different clients will not align (case: 121)" in found.hints[-1].text
 
 
 def test_one_client_alone_is_told_so() -> None:
-    assert kinds(inspect(federation(ash=say("r", PAIRS)))) == ["one client"]
+    assert kinds(inspect_federation(federation(ash=say("r", PAIRS)))) == ["one client"]
 
 
 # Estimates
@@ -494,14 +496,14 @@ def test_what_the_terminal_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "│ ash │ 20 │ 2 │ 18 │ 0 │ 2 │ 0 │ 0 │",
         "│ birch │ 4 │ 2 │ 2 │ 0 │ 1 │ 0 │ 4 │",
         "ash 20 3",
-        "21 different entities: 18 of one client only, 3 of at least two, 3 of all 2",
-        "1 relation name of several clients: r (2 clients)",
-        "inverse by 91%, 10 pairs: r and s",
+        "21 entities: 18 of one client only, 3 of at least two, 3 of all 2",
+        "1 relation name used by several clients: r (2 clients)",
+        "inverse, 91% = 10 common pairs: r and s",
         "in train of the same client │ 1 │ 33.3% │ birch (100.0%) │",
         "in train as the inverse │ 2 │ 66.7% │ ash (100.0%) │",
-        "e.g. (x0, r, y0) of ash: (y0, s, x0) in train of ash",
+        "e.g. (x0, r, y0) of ash is (y0, s, x0) in train of ash",
         "birch: only 2 training triples",
-        "1 entity spelled differently by different clients (1 by case) will not align",
+        "1 entity spelled differently by different clients will not align (case: 1)",
         "'x0' at ash, 'X0' at birch (case)",
         "Memory, at most (estimate)",
         "pfedeg-plus-init",
@@ -524,7 +526,7 @@ def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_json_has_everything(folder: Path) -> None:
     done = run(folder, "--json", "--no-measure", "--model", "rotate")
     content = json.loads(done.stdout)
-    expected = json.loads(json.dumps(asdict(inspect(Federation.read(folder)))))
+    expected = json.loads(json.dumps(asdict(inspect_federation(Federation.read(folder)))))
     assert {name: content[name] for name in expected} == expected
     assert len(content["estimates"]["runs"]) == len(list(METHODS))
     assert content["estimates"]["runs"][0]["model"] == "rotate"
@@ -545,7 +547,7 @@ def test_of_many_clients_the_largest_overlaps(tmp_path: Path) -> None:
     federation(**many).write(tmp_path / "many")
     text = run(tmp_path / "many", "--no-measure", "--picture", tmp_path / "many.png").stdout
     assert "Most shared entities" in text
-    assert "and 10 clients more; --json has all of them" in text
+    assert "and 10 clients more; --json lists all" in text
     assert (tmp_path / "many.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -574,7 +576,7 @@ def test_a_picture_of_the_overlap(folder: Path, tmp_path: Path, name: str, begin
 def test_names_in_a_picture_are_as_they_are(tmp_path: Path) -> None:
     names = ("Čedar [x]", "$\\frac{x}$ $", "long" * 9)
     woods = federation(**{name: [("a", "r", name)] for name in names})
-    write_picture(tmp_path / "o.svg", inspect(woods).overlap)
+    write_picture(tmp_path / "o.svg", inspect_federation(woods).overlap)
     text = (tmp_path / "o.svg").read_text()
     for name in (*names[:2], "longlonglongl…"):
         assert f">{name}<" in text
@@ -584,8 +586,8 @@ def test_names_in_a_picture_are_as_they_are(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("{tmp}/none",), "none: no such file or folder"),
-        (("{data}", "--picture", "{tmp}/o.pdf"), "--picture {tmp}/o.pdf: expected a name that ends in .png or .svg"),
-        (("{data}", "--picture", "{tmp}/none/o.png"), "--picture {tmp}/none/o.png: no folder {tmp}/none"),
+        (("{data}", "--picture", "{tmp}/o.pdf"), "--picture {tmp}/o.pdf: expected a file name ending in .png or .svg"),
+        (("{data}", "--picture", "{tmp}/none/o.png"), "--picture {tmp}/none/o.png: no such folder: {tmp}/none"),
         (("{data}", "--model", "transx"), "unknown model 'transx'; did you mean 'transe'?"),
         (("{data}", "--dim", "0"), "dim: 0 is out of range; it must be at least 1"),
         (("{data}", "--preset", "fast"), "unknown preset 'fast'"),
@@ -605,7 +607,7 @@ def test_without_matplotlib_there_is_no_picture(folder: Path, tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run(folder, "--picture", tmp_path / "o.png")
     assert isinstance(done.exception, InputError)
-    assert "--picture needs matplotlib: pip install 'pfedeg[plot]'; the tables do without" in str(done.exception)
+    assert "--picture needs matplotlib: pip install 'pfedeg[plot]'; or omit --picture" in str(done.exception)
     assert run(folder, "--no-measure").exit_code == 0
 
 

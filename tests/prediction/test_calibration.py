@@ -13,7 +13,7 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.prediction import calibration
-from pfedeg.prediction.calibration import Bin, Pairs, collect, deviation, fit, reliability
+from pfedeg.prediction.calibration import Bin, Pairs, calibration_error, collect, fit, reliability
 from pfedeg.training.answering import Calibration
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
@@ -37,22 +37,22 @@ def test_a_curve_finds_the_chances_behind_the_scores(kind: Any) -> None:
     grid = np.linspace(-3, 3, 13)
     assert curve(grid) == pytest.approx(logistic(grid), abs=0.08 if kind == "isotonic" else 0.03)
     assert (np.diff(curve(np.linspace(-50, 50, 999))) >= 0).all()
-    assert deviation(reliability(curve, drawn(2))) < 0.03
-    assert deviation(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) < 0.03  # true on average,
+    assert calibration_error(reliability(curve, drawn(2))) < 0.03
+    assert calibration_error(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) < 0.03  # true on average,
     assert len(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) == 1  # but it tells nothing apart
-    assert deviation(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
+    assert calibration_error(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
 
 
 def test_reliability_counts_what_was_said_and_what_was_right() -> None:
     pairs = Pairs(np.array([0.0, 0.0, 1.0, 1.0]), np.array([False, True, True, True]))
     bins = reliability(Calibration((0.0, 1.0), (0.2, 1.0)), pairs)
     assert bins == [Bin(2, pytest.approx(0.2), 0.5), Bin(2, 1.0, 1.0)]
-    assert deviation(bins) == pytest.approx((2 * 0.3 + 2 * 0.0) / 4)
+    assert calibration_error(bins) == pytest.approx((2 * 0.3 + 2 * 0.0) / 4)
 
 
 @pytest.mark.parametrize("right", [0, 9, 100])
 def test_too_few_right_answers_are_refused(right: int) -> None:
-    with pytest.raises(InputError, match=f"here: {right} right answers among 100 on valid: no curve can be fitted"):
+    with pytest.raises(InputError, match=f"here: {right} of 100 answers on valid are correct; cannot fit a curve"):
         fit(Pairs(np.arange(100.0), np.arange(100) < right), "isotonic", "here")
 
 
@@ -82,11 +82,11 @@ def test_what_is_hidden_from_a_fit_is_neither_right_nor_wrong(run: Path) -> None
                 scores.append(answer.score)
                 right.append(triple in graph.named("valid"))
     assert pairs.scores.tolist() == scores
-    assert pairs.right.tolist() == right
+    assert pairs.correct.tolist() == right
 
 
 def test_a_calibrated_run_tells_probabilities(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfedeg.prediction.calibration.LEAST", 1)
+    monkeypatch.setattr("pfedeg.prediction.calibration.MIN_CORRECT", 1)
     before = json.loads(call("predict", run, "--client", "ash", "--head", "e00", "--relation", "near", "--json").output)
     assert {each["probability"] for each in before["predictions"]} == {None}
     done = call("calibrate", run, "--client", "ash", "--picture", tmp_path / "p.png", "--json")
@@ -120,8 +120,8 @@ def test_a_client_with_too_few_right_answers_does_not_keep_others_from_theirs(
     monkeypatch.setattr(calibration, "collect", some)
     done = call("calibrate", run)
     assert done.exit_code == 0
-    assert "left out: " in done.output
-    assert "client 'birch': 0 right answers among 3 on valid" in done.output
+    assert "skipped: " in done.output
+    assert "client 'birch': 0 of 3 answers on valid are correct" in done.output
     assert [Run(run).calibration(name) is not None for name in ("ash", "birch")] == [True, False]
     assert isinstance(call("calibrate", run, "--client", "birch").exception, InputError)
     monkeypatch.setattr(calibration, "collect", lambda *parts: Pairs(np.zeros(3), np.zeros(3, bool)))
@@ -137,7 +137,7 @@ def test_probabilities_are_for_tails_alone(run: Path) -> None:
 
 
 def test_wrong_words_are_told_in_a_line(run: Path, tmp_path: Path) -> None:
-    assert "expected a name that ends with" in str(call("calibrate", run, "--picture", tmp_path / "p.pdf").exception)
+    assert "expected a file name ending in" in str(call("calibrate", run, "--picture", tmp_path / "p.pdf").exception)
     assert "unknown client 'x'" in str(call("calibrate", run, "--client", "x").exception)
 
 

@@ -30,16 +30,20 @@ REASONS = ("because", "taught_by")
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="whose tables answer")
-@click.option("--head", metavar="NAME", help="ask for tails: (HEAD, RELATION, ?)")
-@click.option("--relation", metavar="NAME", help="alone: ask for the tails of all heads that have it")
-@click.option("--tail", metavar="NAME", help="ask for heads: (?, RELATION, TAIL)")
-@click.option("--questions", type=click.Path(path_type=Path), help="a CSV, TSV or Parquet file: head, relation[, tail]")
-@click.option("--heads", is_flag=True, help="with --relation alone: ask for heads instead of tails")
-@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers to a question  [10]")
-@click.option("--min-score", type=float, default=-inf, metavar="X", help="leave out answers with a lower score")
-@click.option("--known", is_flag=True, help="also show answers in the client's own triples, valid and test included")
-@click.option("--explain", is_flag=True, help="say why: the known triples most like an answer, and who taught it")
+@click.option("--client", required=True, metavar="NAME", help="the client whose tables answer")
+@click.option("--head", metavar="NAME", help="predict tails: (HEAD, RELATION, ?)")
+@click.option("--relation", metavar="NAME", help="without --head and --tail: predict the tails of all its heads")
+@click.option("--tail", metavar="NAME", help="predict heads: (?, RELATION, TAIL)")
+@click.option(
+    "--questions",
+    type=click.Path(path_type=Path),
+    help="a CSV, TSV or Parquet file with columns head, relation[, tail]",
+)
+@click.option("--heads", is_flag=True, help="with --relation alone: predict heads instead of tails")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question  [10]")
+@click.option("--min-score", type=float, default=-inf, metavar="X", help="omit answers with a lower score")
+@click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
+@click.option("--explain", is_flag=True, help="show the most similar known triples, and what other clients contributed")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
 @threads_option
 @json_option
@@ -59,7 +63,7 @@ def predict(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Answer questions from a finished RUN, with names; triples that the client knows are left out.
+    """Answer questions with the tables of a finished RUN. Triples that the client already has are omitted.
 
     \b
     Examples:
@@ -76,13 +80,13 @@ def predict(
 
     many = questions is not None or (head is None and tail is None)
     if questions is not None and (head, relation, tail) != (None, None, None):
-        raise InputError("--questions: a file of questions goes without --head, --relation and --tail")
+        raise InputError("--questions: cannot be combined with --head, --relation or --tail")
     if questions is None and relation is None:
-        raise InputError("--relation: missing; say what to ask, or give a file by --questions")
+        raise InputError("--relation: missing; give a relation, or a file of questions by --questions")
     if heads and (questions is not None or not many):
-        raise InputError("--heads: is for --relation alone")
+        raise InputError("--heads: only allowed with --relation alone")
     if isnan(min_score):
-        raise InputError("--min-score: nan is no score")
+        raise InputError("--min-score: nan is not a number")
     if out is not None:
         check_free(out)
     opened = Run(run, default_engine(threads))
@@ -93,7 +97,7 @@ def predict(
         if out is None and not as_json:
             if len(asked) > FEW:
                 much = f"{len(asked):,} questions are too many for a terminal"
-                raise InputError(f"--out: {much}; name a file for the answers, or add --json for a line of JSON each")
+                raise InputError(f"--out: {much}; write the answers to a file by --out, or add --json")
             for side, question, found in _answers(opened, client, asked, k, known, min_score):
                 _show(opened, client, _named(graph, side, question), found, known, give)
             return
@@ -117,7 +121,7 @@ def predict(
 
 
 def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, give: "Give | None") -> None:
-    """A question with its answers, and with the reasons for them."""
+    """Print a question, its answers and their explanations."""
     from pfedeg.cli.tables import predictions_table
 
     graph, (head, relation, tail) = run.graph(run.named(client)), (given[name] for name in COLUMNS[:3])
@@ -127,19 +131,19 @@ def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, give
     terminal.print(predictions_table(answers))
     left_out = 0 if known else run.known(client, relation, head=head, tail=tail)
     if left_out:
-        say(f"{plural(left_out, 'known answer')} left out; see --known")
+        say(f"{plural(left_out, 'known answer')} omitted; add --known to show them")
     for row in [_row(given, answer, give) for answer in answers] if give else ():
-        why = row["because"] or "nothing like it is known"
-        click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: because {why}"))
+        why = row["because"] or "none"
+        click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: similar known triples: {why}"))
         if row["taught_by"]:
-            click.echo(printable(f"    from others: {row['taught_by']}"))
+            click.echo(printable(f"    contributions of other clients: {row['taught_by']}"))
 
 
 Give = Callable[[str, str, str], dict[str, str]]
 
 
 def _reasons(run: "Run", client: str) -> Give:
-    """Explanations as texts: known triples with their similarity, and shares of other clients for either entity."""
+    """Explanations as text: known triples with their similarity, and the shares of other clients in both entities."""
     from pfedeg.prediction.explanation import Explainer
 
     explainer, graph = Explainer(run, client), run.graph(run.named(client))
@@ -168,7 +172,7 @@ def _answer_many(
     out: Path | None,
     give: Give | None,
 ) -> None:
-    """Answer, question by question, and write as we go."""
+    """Answer one question after the other and write the answers at once."""
     from pfedeg.cli.tables import ahead, meter
     from pfedeg.prediction.answer_files import printer, writer
 
@@ -189,7 +193,7 @@ def _answer_many(
 def _answers(
     run: "Run", client: str, asked: "Sequence[Asked]", k: int, known: bool, least: float
 ) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
-    """Each question with its answers, in their order."""
+    """Each question with its answers, in order."""
     from pfedeg.graphs.knowledge_graph import SPLITS
 
     answerer = cache(lambda side: run.answerer(client, side))
@@ -209,7 +213,7 @@ def _names(head: str | None, relation: str, tail: str | None) -> "Row":
 
 
 def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
-    """The names of a question as they stand in the graph."""
+    """The names of a question as in the graph."""
     from pfedeg.training.answering import ask
 
     graph = run.graph(run.named(client))
@@ -229,12 +233,12 @@ def _row(given: "Row", answer: "Prediction", give: Give | None) -> "Row":
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="whose tables are looked at")
-@click.option("--entity", required=True, metavar="NAME", help="what others are compared with")
-@click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="how many  [10]")
+@click.option("--client", required=True, metavar="NAME", help="the client whose tables are used")
+@click.option("--entity", required=True, metavar="NAME", help="the entity to compare with")
+@click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities  [10]")
 @json_option
 def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
-    """Show the entities whose embeddings are most like that of one (by cosine).
+    """List the entities whose embeddings are most similar to that of one entity, by cosine.
 
     \b
     Example:
@@ -251,17 +255,23 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
         click.echo(json.dumps({"client": client, "entity": entity, "similar": lines}, ensure_ascii=False))
         return
     terminal = console()
-    terminal.print(f"{printable(client)}: like {printable(entity)}", style="bold", highlight=False, soft_wrap=True)
+    terminal.print(
+        f"{printable(client)}: similar to {printable(entity)}", style="bold", highlight=False, soft_wrap=True
+    )
     terminal.print(predictions_table(found))
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="whose scores  [all clients]")
+@click.option("--client", metavar="NAME", help="calibrate only this client  [all clients]")
 @click.option(
-    "--method", "kind", type=click.Choice(["isotonic", "platt"]), default="isotonic", help="of fitting  [isotonic]"
+    "--method",
+    "kind",
+    type=click.Choice(["isotonic", "platt"]),
+    default="isotonic",
+    help="how to fit the curve  [isotonic]",
 )
-@click.option("--picture", type=click.Path(path_type=Path), help="a reliability plot, NAME.png or NAME.svg")
+@click.option("--picture", type=click.Path(path_type=Path), help="draw a reliability plot, NAME.png or NAME.svg")
 @threads_option
 @json_option
 def calibrate(
@@ -269,8 +279,8 @@ def calibrate(
 ) -> None:
     """Fit probabilities to the scores of a finished RUN on its valid triples, and check them on its test triples.
 
-    A probability is how often an answer with such a score, among the ten best tails, was a held-out fact. Answers that
-    are true but stand nowhere in the graph plural as wrong. `pfedeg predict` shows it from then on.
+    A probability is the share of held-out triples among the ten best tails with similar scores. True answers that are
+    not in the graph count as wrong. `pfedeg predict` shows the probabilities from then on.
 
     \b
     Example:
@@ -279,15 +289,23 @@ def calibrate(
     from pfedeg.cli.tables import ahead, meter
     from pfedeg.engine.interface import default_engine
     from pfedeg.files import writing
-    from pfedeg.prediction.calibration import collect, deviation, draw, fit, need_scikit_learn, reliability, table
+    from pfedeg.prediction.calibration import (
+        calibration_error,
+        collect,
+        draw,
+        fit,
+        need_scikit_learn,
+        reliability,
+        table,
+    )
     from pfedeg.training.saved_run import Run
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise InputError(f"--picture {picture}: expected a name that ends with .png or .svg")
+        raise InputError(f"--picture {picture}: expected a file name ending in .png or .svg")
     need_scikit_learn()
     opened = Run(run, default_engine(threads))
     opened.must_be_finished()
-    told, curves, fitted = {}, {}, {}
+    results, curves, fitted = {}, {}, {}
     began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)
     with meter(console(stderr=True), "calibrating", len(names)) as show:
         for place, name in enumerate(names):
@@ -300,10 +318,10 @@ def calibrate(
             except InputError as error:
                 if client or (place + 1 == len(names) and not fitted):
                     raise
-                say(f"left out: {error}")
+                say(f"skipped: {error}")
                 continue
             bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
-            told[name], curves[name] = {"error": deviation(bins), "bins": list(table(bins))}, bins
+            results[name], curves[name] = {"error": calibration_error(bins), "bins": list(table(bins))}, bins
     if picture is not None:
         figure = draw(curves)
         with writing(picture) as path:
@@ -311,10 +329,12 @@ def calibrate(
     for name, curve in fitted.items():
         opened.calibrate(name, curve)
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(results, ensure_ascii=False))
         return
     for name, bins in curves.items():
         answers = sum(each.answers for each in bins)
-        click.echo(printable(f"{name}: off by {deviation(bins):.3f} on average over {answers:,} test answers"))
+        click.echo(
+            printable(f"{name}: calibration error {calibration_error(bins):.3f} ({plural(answers, 'test answer')})")
+        )
         for each in bins:
-            click.echo(f"  told {each.said:.2f}, right {each.right:.2f} of {each.answers:,}")
+            click.echo(f"  predicted {each.predicted:.2f}, observed {each.observed:.2f} (n = {each.answers:,})")

@@ -1,4 +1,4 @@
-"""The command that looks at data before training."""
+"""The command `inspect`."""
 
 import json
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Settings, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap as .png or .svg")
 @click.option(
-    "--no-measure", is_flag=True, help="leave out how long training takes, for which some batches are trained"
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap of clients as .png or .svg"
 )
+@click.option("--no-measure", is_flag=True, help="do not measure times; finishes in seconds")
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
 @threads_option
 @json_option
@@ -31,10 +31,10 @@ def inspect(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Look at the federation at PATH before training: sizes, overlap, leakage, names that do not align, cost.
+    """Inspect the federation at PATH before training: sizes, overlap, leakage, spelling variants, cost.
 
-    PATH is as for `pfedeg train`. Memory and time are estimated with its settings, for every model and method or those
-    that are named; time by training some batches of this very data.
+    PATH is as for `pfedeg train`. Memory and time are estimated for every method and model, unless --method and --model
+    are given. Times are measured by training some batches of this data.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def inspect(
     from pfedeg.cli.inspection_view import show, show_estimates
     from pfedeg.graphs.federation import Federation
     from pfedeg.inspection.cost_estimate import estimate, resident_bytes
-    from pfedeg.inspection.findings import inspect as look
+    from pfedeg.inspection.findings import inspect_federation
     from pfedeg.inspection.heatmap import check_picture, write_picture
 
     configs = list_configs(flags, preset)
@@ -56,15 +56,15 @@ def inspect(
     federation = Federation.read(path, configs[0].seed)
     resident = resident_bytes()
     entity, relation = federation.shared(), federation.shared("relation")
-    findings = look(federation, entity, relation)
+    inspection = inspect_federation(federation, entity, relation)
     if picture:
-        write_picture(picture, findings.overlap)
+        write_picture(picture, inspection.overlap)
         say(f"wrote {picture}")
     if not as_json:
-        show(findings, console())
+        show(inspection, console())
     estimates = estimate(federation, entity, relation, configs, resident, threads, not no_measure, say)
     if as_json:
-        click.echo(json.dumps(asdict(findings) | {"estimates": asdict(estimates)}, ensure_ascii=False))
+        click.echo(json.dumps(asdict(inspection) | {"estimates": asdict(estimates)}, ensure_ascii=False))
     else:
         show_estimates(estimates, console())
 

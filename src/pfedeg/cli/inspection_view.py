@@ -1,4 +1,4 @@
-"""What an inspection looks like in a terminal."""
+"""The inspection of a federation as tables in a terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
@@ -9,35 +9,35 @@ from rich.table import Table
 from rich.text import Text
 
 from pfedeg.graphs.knowledge_graph import SPLITS
-from pfedeg.inspection.client_sizes import Sizes
+from pfedeg.inspection.client_sizes import ClientSize
 from pfedeg.inspection.cost_estimate import Estimate, Estimates
-from pfedeg.inspection.findings import Findings
+from pfedeg.inspection.findings import Inspection
 from pfedeg.inspection.leakage import KINDS
 from pfedeg.inspection.overlap import Overlap
-from pfedeg.inspection.related_relations import Kin
+from pfedeg.inspection.related_relations import RelatedPair
 from pfedeg.text import duration, plural, printable
 
-MOST = 30  # rows of a table
-FEW = 10  # things in a line, or lines of long names
-STANDS = {
+MAX_ROWS = 30  # of a table
+MAX_ITEMS = 10  # in a line, or lines with long names
+LEAKS = {
     ("same", "own"): "in train of the same client",
     ("same", "other"): "in train of another client",
     ("duplicate", "own"): "in train under a duplicate relation",
     ("duplicate", "other"): "in another's train under a duplicate relation",
     ("inverse", "own"): "in train as the inverse",
     ("inverse", "other"): "in another's train as the inverse",
-    ("symmetric", "own"): "in train in reverse, of a symmetric relation",
-    ("symmetric", "other"): "in another's train in reverse, of a symmetric relation",
+    ("symmetric", "own"): "reversed in train, symmetric relation",
+    ("symmetric", "other"): "reversed in another's train, symmetric relation",
 }
 
 
-def show(findings: Findings, console: Console) -> None:
-    """All that the data tell."""
+def show(inspection: Inspection, console: Console) -> None:
+    """Print all results that need no training."""
     for part in (
-        *_clients(findings),
-        *_overlap(findings.overlap, console),
-        *_leakage(findings),
-        *_hints(findings),
+        *_clients(inspection),
+        *_overlap(inspection.overlap, console),
+        *_leakage(inspection),
+        *_hints(inspection),
     ):
         if isinstance(part, Table):
             console.print(part)
@@ -46,7 +46,7 @@ def show(findings: Findings, console: Console) -> None:
 
 
 def show_estimates(estimates: Estimates, console: Console) -> None:
-    """What training would take."""
+    """Print the estimated cost of training."""
     _print(console, _estimates(estimates))
 
 
@@ -64,53 +64,53 @@ def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
     return table
 
 
-def _clients(findings: Findings) -> Iterator[Table | Text]:
+def _clients(inspection: Inspection) -> Iterator[Table | Text]:
     numbers = ("entities", "relations", "train", "valid", "test", "not in\ntrain", "in one\ntriple")
     table = _table("Clients", ("client",), numbers)
-    degrees = _table("Triples per entity", ("client",), ("median", "90 %", "most"))
+    degrees = _table("Triples per entity", ("client",), ("median", "90 %", "maximum"))
     degrees.add_column("most connected")
-    for client, size in list(findings.clients.items())[:MOST]:
+    for client, size in list(inspection.clients.items())[:MAX_ROWS]:
         name = Text(printable(client))
         table.add_row(name, *(f"{number:,}" for number in _numbers(size)))
         many = size.degrees
-        foremost = ", ".join(f"{printable(each.label or each.name)} {each.triples:,}" for each in many.foremost)
-        degrees.add_row(name, *(f"{number:,}" for number in (many.median, many.ninety, many.most)), Text(foremost))
+        top = ", ".join(f"{printable(each.label or each.name)} {each.triples:,}" for each in many.top)
+        degrees.add_row(name, *(f"{number:,}" for number in (many.median, many.percentile_90, many.maximum)), Text(top))
     yield table
     yield degrees
-    yield from _left_out(len(findings.clients), "client")
+    yield from _left_out(len(inspection.clients), "client")
 
 
-def _numbers(size: Sizes) -> tuple[int, ...]:
+def _numbers(size: ClientSize) -> tuple[int, ...]:
     held = (size.train, size.valid, size.test)
-    return size.entities, size.relations, *held, size.not_in_train, size.of_one_triple
+    return size.entities, size.relations, *held, size.not_in_train, size.in_one_triple
 
 
-def _left_out(number: int, thing: str, shown: int = MOST) -> Iterator[Text]:
+def _left_out(number: int, noun: str, shown: int = MAX_ROWS) -> Iterator[Text]:
     if number > shown:
-        yield Text(f"… and {plural(number - shown, thing)} more; --json has all of them")
+        yield Text(f"… and {plural(number - shown, noun)} more; --json lists all")
 
 
 def _overlap(overlap: Overlap, console: Console) -> Iterator[Table | Text]:
     if len(overlap.clients) == 1:
         return
-    table = _matrix(overlap) if len(overlap.clients) <= MOST else None
+    table = _matrix(overlap) if len(overlap.clients) <= MAX_ROWS else None
     if table is None or console.measure(table).maximum > console.width:
         table = _table("Most shared entities", ("client", "and"), ("entities",))
-        for first, second, number in overlap.largest(MOST):
+        for first, second, number in overlap.largest(MAX_ROWS):
             table.add_row(Text(printable(first)), Text(printable(second)), f"{number:,}")
     yield table
     one, many, everybody = overlap.owners[0], overlap.common, overlap.owners[-1]
     yield Text(
-        f"{overlap.different:,} different entities: {one:,} of one client only, {many:,} of at least two, "
+        f"{overlap.different:,} entities: {one:,} of one client only, {many:,} of at least two, "
         f"{everybody:,} of all {len(overlap.clients)}"
     )
-    common = [f"{printable(name)} ({number} clients)" for name, number in overlap.common_relations[:FEW]]
+    common = [f"{printable(name)} ({number} clients)" for name, number in overlap.common_relations[:MAX_ITEMS]]
     if common:
-        more = ", …" if len(overlap.common_relations) > FEW else ""
+        more = ", …" if len(overlap.common_relations) > MAX_ITEMS else ""
         number_of_names = plural(len(overlap.common_relations), "relation name")
-        yield Text(f"{number_of_names} of several clients: {', '.join(common)}{more}")
+        yield Text(f"{number_of_names} used by several clients: {', '.join(common)}{more}")
     else:
-        yield Text("no relation name occurs at two clients")
+        yield Text("no relation name is used by two clients")
 
 
 def _matrix(overlap: Overlap) -> Table:
@@ -122,58 +122,58 @@ def _matrix(overlap: Overlap) -> Table:
     return table
 
 
-def _leakage(findings: Findings) -> Iterator[Table | Text]:
-    kin = findings.leakage.relations
-    alike = [each for each in kin if each.kind != "symmetric"]
-    yield from _kin("Relations that connect nearly the same pairs", alike)
-    yield from _kin("Symmetric relations", [each for each in kin if each.kind == "symmetric"])
-    leaks = findings.leakage.leaks
+def _leakage(inspection: Inspection) -> Iterator[Table | Text]:
+    related = inspection.leakage.relations
+    pairs = [each for each in related if each.kind != "symmetric"]
+    yield from _related("Relations that connect nearly the same pairs", pairs)
+    yield from _related("Symmetric relations", [each for each in related if each.kind == "symmetric"])
+    leaks = inspection.leakage.leaks
     if not leaks:
-        yield Text("no held-out triple stands in train, nor its reverse under an inverse relation")
+        yield Text("no leakage: no held-out triple is in train, unchanged or reversed under an inverse relation")
         return
-    table = _table("Held-out triples that training sees", ("split", "they stand"), ("triples", "share"))
-    table.add_column("most at")
+    table = _table("Leakage: held-out triples that training sees", ("split", "where"), ("triples", "share"))
+    table.add_column("most at client")
     examples = []
     for split, kind, where in product(SPLITS[1:], KINDS, ("own", "other")):
         found = [leak for leak in leaks if (leak.split, leak.kind, leak.where) == (split, kind, where)]
         if found:
             number, held = (
                 sum(leak.triples for leak in found),
-                sum(getattr(s, split) for s in findings.clients.values()),
+                sum(getattr(s, split) for s in inspection.clients.values()),
             )
             most = max(found, key=lambda leak: leak.triples)
-            stand = Text(STANDS[kind, where], "" if kind == "symmetric" else "yellow")
+            where_text = Text(LEAKS[kind, where], "" if kind == "symmetric" else "yellow")
             at = Text(printable(f"{most.client} ({most.share:.1%})"))
-            table.add_row(split, stand, f"{number:,}", f"{number / held:.1%}", at)
+            table.add_row(split, where_text, f"{number:,}", f"{number / held:.1%}", at)
             examples.append(most)
     yield table
     for leak in examples:
         if leak.split == examples[-1].split and leak.kind != "symmetric":
-            held_out, trained = (f"({', '.join(triple)})" for triple in (leak.example, leak.stands_as))
-            yield Text(printable(f"  e.g. {held_out} of {leak.client}: {trained} in train of {leak.stands_at}"))
+            held_out, trained = (f"({', '.join(triple)})" for triple in (leak.example, leak.train_triple))
+            yield Text(printable(f"  e.g. {held_out} of {leak.client} is {trained} in train of {leak.train_client}"))
 
 
-def _kin(title: str, kin: Sequence[Kin]) -> Iterator[Text]:
-    if kin:
+def _related(title: str, related: Sequence[RelatedPair]) -> Iterator[Text]:
+    if related:
         yield Text(title, "bold")
-    for each in kin[:FEW]:
+    for each in related[:MAX_ITEMS]:
         names = each.first if each.kind == "symmetric" else f"{each.first} and {each.second}"
         where = f" at {' and '.join(each.clients)}" if each.clients else ""
-        yield Text(printable(f"  {each.kind} by {each.share:.0%}, {each.pairs:,} pairs{where}: {names}"))
-    yield from _left_out(len(kin), "relation" if kin and kin[0].kind == "symmetric" else "pair", FEW)
+        yield Text(printable(f"  {each.kind}, {each.share:.0%} = {each.pairs:,} common pairs{where}: {names}"))
+    yield from _left_out(len(related), "relation" if related and related[0].kind == "symmetric" else "pair", MAX_ITEMS)
 
 
-def _hints(findings: Findings) -> Iterator[Text]:
-    if not findings.hints:
-        yield Text("no hints: every client shares entities, and can be trained and evaluated")
+def _hints(inspection: Inspection) -> Iterator[Text]:
+    if not inspection.hints:
+        yield Text("no hints: all clients share entities and can be trained and evaluated")
         return
     yield Text("Hints", "bold")
-    for hint in findings.hints[:MOST]:
+    for hint in inspection.hints[:MAX_ROWS]:
         yield Text(f"  {printable(hint.client) + ': ' if hint.client is not None else ''}{hint.text}", "yellow")
-    yield from _left_out(len(findings.hints), "hint")
-    for alike in findings.look_alikes.pairs[:FEW]:
-        first, second = f"{alike.first!r} at {alike.first_client}", f"{alike.second!r} at {alike.second_client}"
-        yield Text(printable(f"    {first}, {second} ({alike.differ_in})"))
+    yield from _left_out(len(inspection.hints), "hint")
+    for variant in inspection.spelling_variants.pairs[:MAX_ITEMS]:
+        first, second = f"{variant.first!r} at {variant.first_client}", f"{variant.second!r} at {variant.second_client}"
+        yield Text(printable(f"    {first}, {second} ({variant.difference})"))
 
 
 def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
@@ -183,26 +183,26 @@ def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
         methods.setdefault(run.method, []).append(run)
     free = estimates.bytes_available
     memory = _table("Memory, at most (estimate)", ("method",), models)
-    pace = _table("Time per round (estimate)", ("method",), models)
+    times = _table("Time per round (estimate)", ("method",), models)
     whole = _table("Time for all rounds, at most (estimate)", ("method",), models)
     rounds: dict[int, list[str]] = {}
     for method, runs in methods.items():
         rounds.setdefault(runs[0].rounds, []).append(method)
         sizes = [Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs]
         memory.add_row(method, *sizes)
-        pace.add_row(method, *(_time(run.seconds_per_round) for run in runs))
+        times.add_row(method, *(_time(run.seconds_per_round) for run in runs))
         whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs))
     yield memory
     if any(run.seconds_per_round is not None for run in estimates.runs):
-        yield pace
+        yield times
         yield whole
     settings = ", ".join(f"{name} {value}" for name, value in estimates.settings.items())
-    room = f"; {_bytes(free)} of memory are free here" if free else ""
+    room = f"; {_bytes(free)} of memory available" if free else ""
     yield Text(f"with {settings}, {plural(estimates.threads, 'thread')}{room}")
     most = "; ".join(f"{plural(number, 'round')} of {', '.join(names)}" for number, names in rounds.items())
-    yield Text(f"at most {most}; training stops earlier when validation no longer improves")
+    yield Text(f"at most {most}; early stopping may end training sooner")
     if estimates.busy:
-        yield Text("others used the machine while this was measured: it may take longer beside them")
+        yield Text("other programs were using the processor during the measurement, so the times are less certain")
 
 
 def _bytes(number: int) -> str:

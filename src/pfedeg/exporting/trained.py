@@ -9,7 +9,7 @@ from pfedeg.models.base import Model, Tables
 from pfedeg.settings import Value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
     """Tables, the names of their rows, and the model that computes scores from them."""
 

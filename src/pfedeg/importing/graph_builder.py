@@ -46,7 +46,7 @@ class ImportOptions:
     header: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImportedGraph:
     """The result: sorted names, distinct triples by ids, and display labels."""
 

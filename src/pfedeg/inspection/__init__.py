@@ -1,1 +1,1 @@
-"""A look at a federation before training: sizes, overlap, leakage, names that do not align, cost."""
+"""Inspection of a federation before training: sizes, overlap, leakage, spelling variants, cost."""

@@ -1,4 +1,4 @@
-"""What one client has: how much, what training hardly sees, and how connected its entities are."""
+"""The size of one client: triples, entities that training hardly sees, and triples per entity."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
 from pfedeg.graphs.triples import sorted_unique
 
-FOREMOST = 3  # entities that are named
+TOP = 3  # most connected entities that are listed
 
 
 @dataclass(frozen=True)
-class Connected:
-    """An entity of many triples."""
+class ConnectedEntity:
+    """One of the entities with most triples."""
 
     name: str
     label: str | None
@@ -21,17 +21,17 @@ class Connected:
 
 @dataclass(frozen=True)
 class Degrees:
-    """Triples per entity, over all splits; a triple of an entity with itself counts once."""
+    """Triples per entity in all splits; a triple that links an entity to itself counts once."""
 
     median: int
-    ninety: int  # nine tenths of the entities have at most so many
-    most: int
-    foremost: tuple[Connected, ...]
+    percentile_90: int
+    maximum: int
+    top: tuple[ConnectedEntity, ...]
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """One client in numbers."""
+class ClientSize:
+    """The size of one client."""
 
     entities: int
     relations: int
@@ -39,28 +39,28 @@ class Sizes:
     valid: int
     test: int
     not_in_train: int  # entities that occur in valid or test only
-    of_one_triple: int  # entities that occur in a single triple
+    in_one_triple: int  # entities that occur in a single triple
     degrees: Degrees
 
 
-def sizes(graph: KnowledgeGraph) -> Sizes:
-    """The numbers of one graph."""
+def client_size(graph: KnowledgeGraph) -> ClientSize:
+    """The size of a client with this graph."""
     entities, relations = len(graph.entities), len(graph.relations)
     trained = np.zeros(entities, np.bool_)
     trained[graph.train[:, [0, 2]]] = True
     together = np.concatenate([graph.triples(split) for split in SPLITS])
     heads, _, tails = sorted_unique(together, entities, relations).T
     degree = np.bincount(heads, minlength=entities) + np.bincount(tails[tails != heads], minlength=entities)
-    median, ninety, most = np.quantile(degree, (0.5, 0.9, 1), method="inverted_cdf").astype(int).tolist()
-    foremost = [(graph.entities[i], int(degree[i])) for i in np.argsort(-degree, kind="stable")[:FOREMOST].tolist()]
-    connected = tuple(Connected(name, graph.labels.get(name), number) for name, number in foremost)
-    return Sizes(
+    median, percentile_90, maximum = np.quantile(degree, (0.5, 0.9, 1), method="inverted_cdf").astype(int).tolist()
+    top = [(graph.entities[i], int(degree[i])) for i in np.argsort(-degree, kind="stable")[:TOP].tolist()]
+    connected = tuple(ConnectedEntity(name, graph.labels.get(name), number) for name, number in top)
+    return ClientSize(
         entities=entities,
         relations=relations,
         train=len(graph.train),
         valid=len(graph.valid),
         test=len(graph.test),
         not_in_train=int((~trained).sum()),
-        of_one_triple=int((degree == 1).sum()),
-        degrees=Degrees(median, ninety, most, connected),
+        in_one_triple=int((degree == 1).sum()),
+        degrees=Degrees(median, percentile_90, maximum, connected),
     )

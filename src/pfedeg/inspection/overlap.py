@@ -1,4 +1,4 @@
-"""Who shares what with whom: entities, and relations by their names."""
+"""Overlap between clients: shared entities, and relation names."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,33 +14,33 @@ Matrix = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Overlap:
-    """What clients have in common; matrices have a row and a column per client, its own number on the diagonal."""
+    """What clients have in common. Matrices have one row and column per client, its own count on the diagonal."""
 
     clients: tuple[ClientId, ...]
     entities: Matrix
     relations: Matrix
-    owners: tuple[int, ...]  # how many entities one client has, two have, …, all have
-    common_relations: tuple[tuple[str, int], ...]  # those of at least two clients, and how many these are
+    owners: tuple[int, ...]  # number of entities with exactly one owner, two owners, …, all clients
+    common_relations: tuple[tuple[str, int], ...]  # relation names of at least two clients, and their number of clients
 
     @property
     def different(self) -> int:
-        """How many entities there are in all."""
+        """The number of distinct entities."""
         return sum(self.owners)
 
     @property
     def common(self) -> int:
-        """Entities of at least two clients."""
+        """The number of entities of at least two clients."""
         return sum(self.owners[1:])
 
     def largest(self, number: int) -> list[tuple[ClientId, ClientId, int]]:
-        """The pairs of clients that share most entities."""
+        """The pairs of clients that share most entities, with that number."""
         pairs = combinations(range(len(self.clients)), 2)
         found = sorted(((self.entities[i][j], i, j) for i, j in pairs), key=lambda pair: (-pair[0], *pair[1:]))
         return [(self.clients[i], self.clients[j], many) for many, i, j in found[:number] if many]
 
 
 def overlap(federation: Federation, entity: Shared, relation: Shared) -> Overlap:
-    """The overlap of a federation, whose entities and relations are aligned already."""
+    """The overlap of a federation with aligned entities and relations."""
     return Overlap(
         clients=entity.clients,
         entities=_matrix(entity),
@@ -57,7 +57,7 @@ def _matrix(shared: Shared) -> Matrix:
 
 
 def _common(federation: Federation, relation: Shared) -> tuple[tuple[str, int], ...]:
-    """The relations of several clients, those of most first."""
+    """The relation names of several clients, sorted by the number of clients."""
     found: dict[str, int] = {}
     for client, graph in federation.graphs.items():
         many = relation.owners[relation.ids[client]].tolist()

@@ -1,4 +1,4 @@
-"""Names that look alike and are not the same: entities that will not align although they may be meant to."""
+"""Spelling variants: entity names that probably mean the same but will not align."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -12,54 +12,56 @@ Difference = Literal["case", "spaces", "Unicode form", "several"]
 
 
 @dataclass(frozen=True)
-class Alike:
-    """Two spellings of what may be one entity, and two clients of which each knows only one of them."""
+class Variant:
+    """Two spellings of what may be one entity, and two clients that each know only one of them."""
 
     first: str
     first_client: ClientId
     second: str
     second_client: ClientId
-    differ_in: Difference
+    difference: Difference
 
 
 @dataclass(frozen=True)
-class LookAlikes:
-    """How many entities are spelled differently by different clients, by what the spellings differ in."""
+class SpellingVariants:
+    """The entities that different clients spell differently, counted by kind of difference."""
 
     number: int
-    differ_in: dict[Difference, int]
-    pairs: tuple[Alike, ...]
+    differences: dict[Difference, int]
+    pairs: tuple[Variant, ...]
 
 
-def look_alikes(federation: Federation) -> LookAlikes:
-    """Names of different clients that are equal but for case, spaces and Unicode compatibility forms.
+def find_variants(federation: Federation) -> SpellingVariants:
+    """Names of different clients that differ only in case, spaces or Unicode compatibility forms.
 
-    A client that knows both spellings means two things by them, so it takes two clients that know one each.
+    A client with both spellings means two entities by them, so a variant needs two clients with one spelling each.
     """
     spellings: dict[str, list[str]] = {}
     for name in sorted({name for graph in federation.graphs.values() for name in graph.entities}):
         spellings.setdefault(fold(name), []).append(name)
     groups = [group for group in spellings.values() if len(group) > 1]
     place = {name: number for number, group in enumerate(groups) for name in group}
-    known: list[dict[frozenset[str], ClientId]] = [{} for _ in groups]  # what clients know of a group, and who first
+    known: list[dict[frozenset[str], ClientId]] = [
+        {} for _ in groups
+    ]  # spellings of a group that a client uses → the first such client
     for client, graph in federation.graphs.items():
         mine: dict[int, set[str]] = {}
         for name in place.keys() & set(graph.entities):
             mine.setdefault(place[name], set()).add(name)
         for number, names in mine.items():
             known[number].setdefault(frozenset(names), client)
-    found = [alike for sets in known if (alike := _different(sets))]
-    many: dict[Difference, int] = {}
-    for alike in found:
-        many[alike.differ_in] = many.get(alike.differ_in, 0) + 1
-    return LookAlikes(len(found), many, tuple(found))
+    found = [variant for sets in known if (variant := _different(sets))]
+    counts: dict[Difference, int] = {}
+    for variant in found:
+        counts[variant.difference] = counts.get(variant.difference, 0) + 1
+    return SpellingVariants(len(found), counts, tuple(found))
 
 
-def _different(known: dict[frozenset[str], ClientId]) -> Alike | None:
+def _different(known: dict[frozenset[str], ClientId]) -> Variant | None:
     for one, other in combinations(known, 2):
         if one - other and other - one:
             first, second = min(one - other), min(other - one)
-            return Alike(first, known[one], second, known[other], _difference(first, second))
+            return Variant(first, known[one], second, known[other], _difference(first, second))
     return None
 
 
@@ -74,7 +76,7 @@ def _difference(first: str, second: str) -> Difference:
 
 
 def fold(name: str) -> str:
-    """What is left of a name when case, surrounding or multiple spaces and compatibility forms do not count."""
+    """A name without differences in case, surrounding or repeated spaces, and Unicode compatibility forms."""
     if name.isascii():
         return _squeeze(name.casefold())
     compatible = unicodedata.normalize("NFKC", name).casefold()

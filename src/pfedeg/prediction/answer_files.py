@@ -1,4 +1,4 @@
-"""Rows with names to a file that appears when all are there: Parquet, CSV or JSON lines, in bounded memory."""
+"""Writers of answers: Parquet, CSV and JSON lines, atomic and in bounded memory."""
 
 import csv
 import json
@@ -17,17 +17,21 @@ Write = Callable[[Sequence[Row]], None]
 
 @contextmanager
 def printer() -> Iterator[Write]:
-    """A line of JSON for each answer, on standard output."""
-    yield lambda rows: sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    """Write one JSON line per answer to standard output."""
+
+    def write(rows: Sequence[Row]) -> None:
+        sys.stdout.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+    yield write
 
 
 @contextmanager
 def writer(out: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Rows to a file, which appears when all are there."""
+    """Write rows to a file, which appears once all are written."""
     if out.suffix not in (".parquet", ".csv", ".jsonl"):
-        raise InputError(f"--out {out}: expected a name that ends with .parquet, .csv or .jsonl")
+        raise InputError(f"--out {out}: expected a file name ending in .parquet, .csv or .jsonl")
     if not out.parent.is_dir():
-        raise InputError(f"--out {out}: the folder {out.parent} is not there")
+        raise InputError(f"--out {out}: no such folder: {out.parent}")
     with writing(out) as path:
         if out.suffix == ".parquet":
             yield from _parquet(path, columns)
@@ -42,20 +46,20 @@ def writer(out: Path, columns: Sequence[str]) -> Iterator[Write]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Rows to a Parquet file, some ten thousand at a time."""
+    """Write rows to a Parquet file, about ten thousand at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kinds = {"rank": pa.int32(), "score": pa.float32(), "probability": pa.float32()}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
-    held: list[Row] = []
+    buffered: list[Row] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as table:
 
         def write(rows: Sequence[Row], all: bool = False) -> None:
-            held.extend(rows)
-            if len(held) > 10_000 or (all and held):
-                table.write_table(pa.Table.from_pylist(held, schema))
-                held.clear()
+            buffered.extend(rows)
+            if len(buffered) > 10_000 or (all and buffered):
+                table.write_table(pa.Table.from_pylist(buffered, schema))
+                buffered.clear()
 
         yield write
         write([], all=True)

@@ -1,4 +1,4 @@
-"""From scores to probabilities: fitted on validation triples, checked on test triples, kept with the run."""
+"""Calibration of scores to probabilities: fitted on validation triples, checked on test triples."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,99 +15,99 @@ from pfedeg.training.answering import Answerer, Calibration
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Kind = Literal["isotonic", "platt"]
-ANSWERS = 10  # to each question
+Fit = Literal["isotonic", "platt"]
+ANSWERS = 10  # per question
 BINS = 10
-FEW = 20  # answers that are drawn, but not joined by a line
-LEAST = 10  # right answers without which nothing can be fitted
+MIN_FOR_LINE = 20  # answers in a bin to be connected by the line of the plot
+MIN_CORRECT = 10  # correct answers needed for a fit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pairs:
-    """Scores of the best answers to some questions, and whether each is a fact of the split that was asked about."""
+    """Scores of the best answers to some questions, and whether each is correct: a triple of the evaluated split."""
 
     scores: NDArray[np.float64]
-    right: NDArray[np.bool_]
+    correct: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers of about the same probability: how many, what was said, and how many were right."""
+    """Answers of similar probability: their number, mean predicted probability, and share of correct ones."""
 
     answers: int
-    said: float
-    right: float
+    predicted: float
+    observed: float
 
 
 def collect(answerer: Answerer, graph: KnowledgeGraph, split: Split, hidden: Sequence[Split]) -> Pairs:
-    """The ten best answers to (h, r, ?) of every triple of a split, without what the hidden splits hold.
+    """The ten best answers to (h, r, ?) for every triple of a split, except those in the hidden splits.
 
-    An answer that stands in a split which is neither hidden nor asked about is left out: it is neither right nor wrong.
+    Answers from any other split are excluded, too: they are neither correct nor wrong here.
     """
     questions = [(h, r) for h, r in np.unique(graph.triples(split)[:, :2], axis=0).tolist()]
     found: list[tuple[float, bool]] = []
     for answers in answerer.answers(questions, ANSWERS, hidden=hidden):
         found += [(each.score, each.known == split) for each in answers if each.known in (None, split)]
-    return Pairs(np.array([score for score, _ in found]), np.array([right for _, right in found], bool))
+    return Pairs(np.array([score for score, _ in found]), np.array([correct for _, correct in found], bool))
 
 
 def need_scikit_learn() -> None:
-    """Say what to install, if it is not there."""
+    """Raise InputError unless scikit-learn is installed."""
     if find_spec("sklearn") is None:
-        raise InputError("calibration is fitted with scikit-learn: pip install 'pfedeg[calibrate]'")
+        raise InputError("calibration needs scikit-learn: pip install 'pfedeg[calibrate]'")
 
 
-def fit(pairs: Pairs, kind: Kind, where: str) -> Calibration:
-    """A curve from score to probability that never falls: by isotonic regression, or a logistic one (Platt)."""
+def fit(pairs: Pairs, kind: Fit, where: str) -> Calibration:
+    """A non-decreasing curve from score to probability, by isotonic or logistic (Platt) regression."""
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
 
-    right = int(pairs.right.sum())
-    if right < LEAST or right == len(pairs.right):
-        raise InputError(f"{where}: {right} right answers among {len(pairs.right)} on valid: no curve can be fitted")
+    correct = int(pairs.correct.sum())
+    if correct < MIN_CORRECT or correct == len(pairs.correct):
+        raise InputError(f"{where}: {correct} of {len(pairs.correct)} answers on valid are correct; cannot fit a curve")
     if kind == "isotonic":
-        fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(pairs.scores, pairs.right)
+        fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(pairs.scores, pairs.correct)
         return Calibration(tuple(fitted.X_thresholds_.tolist()), tuple(fitted.y_thresholds_.tolist()))
-    logistic = LogisticRegression(C=1e6).fit(pairs.scores[:, None], pairs.right)
+    logistic = LogisticRegression(C=1e6).fit(pairs.scores[:, None], pairs.correct)
     if logistic.coef_[0, 0] <= 0:
-        raise InputError(f"{where}: higher scores are not more often right on valid; try --method isotonic")
+        raise InputError(f"{where}: higher scores are not more often correct on valid; try --method isotonic")
     grid = np.linspace(pairs.scores.min(), pairs.scores.max(), 200)
     return Calibration(tuple(grid.tolist()), tuple(logistic.predict_proba(grid[:, None])[:, 1].tolist()))
 
 
 def reliability(calibration: Calibration, pairs: Pairs) -> list[Bin]:
-    """What was said and what was right, for answers of about the same probability."""
-    said = calibration(pairs.scores)
-    place = np.minimum((said * BINS).astype(int), BINS - 1)
+    """Predicted probability and observed share of correct answers, for answers of similar probability."""
+    predicted = calibration(pairs.scores)
+    place = np.minimum((predicted * BINS).astype(int), BINS - 1)
     bins = []
     for each in np.unique(place).tolist():
         inside = place == each
-        bins.append(Bin(int(inside.sum()), float(said[inside].mean()), float(pairs.right[inside].mean())))
+        bins.append(Bin(int(inside.sum()), float(predicted[inside].mean()), float(pairs.correct[inside].mean())))
     return bins
 
 
-def deviation(bins: Sequence[Bin]) -> float:
-    """Expected calibration error: how far what is said is from what is right, on average over answers."""
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Expected calibration error: mean absolute difference of predicted and observed, weighted by answers."""
     total = sum(each.answers for each in bins)
-    return sum(each.answers * abs(each.said - each.right) for each in bins) / total if total else 0.0
+    return sum(each.answers * abs(each.predicted - each.observed) for each in bins) / total if total else 0.0
 
 
 def draw(curves: dict[str, list[Bin]]) -> "Figure":
-    """A reliability plot: on the diagonal, what is said is right; the larger a dot, the more answers."""
+    """A reliability plot. Dots on the diagonal are perfectly calibrated; larger dots stand for more answers."""
     from matplotlib.figure import Figure
 
     figure = Figure((4.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
     for place, (name, bins) in enumerate(curves.items()):
-        many = [each for each in bins if each.answers >= FEW]
-        axes.plot([each.said for each in many], [each.right for each in many], color=f"C{place}", linewidth=1)
+        many = [each for each in bins if each.answers >= MIN_FOR_LINE]
+        axes.plot([each.predicted for each in many], [each.observed for each in many], color=f"C{place}", linewidth=1)
         sizes = [6 + 1.5 * each.answers**0.5 for each in bins]
-        places = [each.said for each in bins], [each.right for each in bins]
-        whole: dict[str, Any] = {"clip_on": False, "zorder": 3}  # dots at the ends are not cut by the frame
+        places = [each.predicted for each in bins], [each.observed for each in bins]
+        whole: dict[str, Any] = {"clip_on": False, "zorder": 3}  # the frame does not clip dots at the edges
         axes.scatter(*places, sizes, color=f"C{place}", label=name, alpha=0.7, edgecolors="none", **whole)
-    axes.set_xlabel("probability that is told")
-    axes.set_ylabel("share of test answers that are right")
+    axes.set_xlabel("predicted probability")
+    axes.set_ylabel("observed share of correct test answers")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.legend(fontsize=8)
@@ -115,6 +115,6 @@ def draw(curves: dict[str, list[Bin]]) -> "Figure":
 
 
 def table(bins: Sequence[Bin]) -> Iterator[dict[str, Any]]:
-    """For scripts."""
+    """The bins as JSON objects."""
     for each in bins:
-        yield {"answers": each.answers, "said": each.said, "right": each.right}
+        yield {"answers": each.answers, "predicted": each.predicted, "observed": each.observed}

@@ -1,4 +1,4 @@
-"""Questions to a client's tables: from a file, or all of a relation, every one checked before any is answered."""
+"""Questions to a client: from a file, or for all entities of a relation. All are checked before any is answered."""
 
 import csv
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
 from pfedeg.training.answering import ask, look_up
 
-Asked = tuple[Side, tuple[int, int]]  # which side is asked for; the given entity and the relation
+Asked = tuple[Side, tuple[int, int]]  # the side to predict; the given entity and the relation
 
 
 def of_relation(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Asked]:
-    """A question for every entity that the relation is known of."""
+    """A question for every entity that has this relation."""
     kind, column = look_up("relation", relation, graph), 2 if heads else 0
     parts = [graph.triples(split) for split in SPLITS]
     given = np.unique(np.concatenate([part[part[:, 1] == kind, column] for part in parts])).tolist()
@@ -23,7 +23,7 @@ def of_relation(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Asked
 
 
 def of_file(path: Path, graph: KnowledgeGraph) -> list[Asked]:
-    """The questions of a file, every one checked before any is answered."""
+    """The questions in a file."""
     asked = []
     for number, row in enumerate(_rows(path), 1):
         try:
@@ -31,7 +31,7 @@ def of_file(path: Path, graph: KnowledgeGraph) -> list[Asked]:
         except InputError as error:
             raise InputError(f"{path}, question {number}: {error}") from None
     if not asked:
-        raise InputError(f"{path}: no questions in it")
+        raise InputError(f"{path}: contains no questions")
     return asked
 
 
@@ -60,5 +60,5 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
         rows, names = list(reader), list(reader.fieldnames or ())
     if "relation" not in names or not {"head", "tail"} & set(names):
         found = ", ".join(names) or "nothing"
-        raise InputError(f"{path}: expected columns head, relation (and tail, to ask for heads); found {found}")
+        raise InputError(f"{path}: expected columns head, relation (and tail, to predict heads); found {found}")
     return rows
