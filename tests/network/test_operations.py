@@ -255,6 +255,16 @@ def test_a_folder_without_a_list_allows_nothing(client: ClientFolder) -> None:
     assert ClientFolder(client.path).allowed() == ()
 
 
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"name": 3}', '{"name": "a", "data": "b", "server": "c", "allowed": [1]}']
+)
+def test_a_damaged_folder_is_named(server: ServerFolder, client: ClientFolder, content: str) -> None:
+    for folder, file in ((client.path, "client.json"), (server.path, "server.json")):
+        (folder / file).write_text(content)
+        with pytest.raises(InputError, match=rf"{file}: damaged"):
+            type(client if file == "client.json" else server)(folder)
+
+
 # Processes
 
 
@@ -417,7 +427,7 @@ def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Pat
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("to the last bit those of the same run in one process") == 3
+    assert done.stdout.count("tables identical, bit for bit, to those of the same run in one process") == 3
     assert "0 of the 1,136 names of more than six letters" in done.stdout
     assert "proxy: nginx" in done.stdout or find_nginx() is None
     assert "Done in" in done.stdout
