@@ -76,13 +76,14 @@ class ClientFolder:
         except (OSError, ValueError) as error:
             raise InputError(f"{file}: damaged ({error})") from None
         try:
-            texts, allowed = [found[name] for name in ("name", "data", "server")], tuple(found.get("allowed", ()))
-            if not all(isinstance(text, str) for text in (*texts, *allowed)):
+            name, data, server = found["name"], found["data"], found["server"]
+            allowed = tuple(found.get("allowed", ()))
+            if not all(isinstance(text, str) for text in (name, data, server, *allowed)):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
             hint = "it needs the texts name, data and server, and may have a list `allowed` of plug-ins"
             raise InputError(f"{file}: damaged; {hint}") from None
-        return ClientConfig(*texts, threads=found.get("threads"), allowed=allowed)
+        return ClientConfig(name, data, server, found.get("threads"), allowed)
 
     @property
     def public(self) -> Path:
