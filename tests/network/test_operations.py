@@ -234,7 +234,11 @@ def test_an_operator_allows_plugins(tmp_path: Path, client: ClientFolder) -> Non
     ("identifier", "message"),
     [
         ("fede", "fede: is a built-in method, which needs no permission"),
-        ("nowhere.mine:METHOD", "nowhere.mine:METHOD: cannot import nowhere.mine: No module named 'nowhere'"),
+        (
+            "nowhere.mine:METHOD",
+            "nowhere.mine:METHOD: cannot import nowhere.mine: No module named 'nowhere'; "
+            "install it, put its folder on PYTHONPATH, or run the command in its folder",
+        ),
         ("plugins:Settings", "plugins:Settings: no method, model, objective or optimiser of this name is installed"),
         ("mine", "mine: no method, model, objective or optimiser of this name is installed"),
     ],
