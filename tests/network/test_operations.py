@@ -234,7 +234,11 @@ def test_an_operator_allows_plugins(tmp_path: Path, client: ClientFolder) -> Non
     ("identifier", "message"),
     [
         ("fede", "fede: is a built-in method, which needs no permission"),
-        ("nowhere.mine:METHOD", "nowhere.mine:METHOD: cannot import nowhere.mine: No module named 'nowhere'"),
+        (
+            "nowhere.mine:METHOD",
+            "nowhere.mine:METHOD: cannot import nowhere.mine: No module named 'nowhere'; "
+            "install it, put its folder on PYTHONPATH, or run the command in its folder",
+        ),
         ("plugins:Settings", "plugins:Settings: no method, model, objective or optimiser of this name is installed"),
         ("mine", "mine: no method, model, objective or optimiser of this name is installed"),
     ],
@@ -253,6 +257,16 @@ def test_a_folder_without_a_list_allows_nothing(client: ClientFolder) -> None:
     file.write_text(file.read_text().replace('"threads": null,', '"threads": null').replace('  "allowed": []\n', ""))
     assert "allowed" not in file.read_text()
     assert ClientFolder(client.path).allowed() == ()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"name": 3}', '{"name": "a", "data": "b", "server": "c", "allowed": [1]}']
+)
+def test_a_damaged_folder_is_named(server: ServerFolder, client: ClientFolder, content: str) -> None:
+    for folder, file in ((client.path, "client.json"), (server.path, "server.json")):
+        (folder / file).write_text(content)
+        with pytest.raises(InputError, match=rf"{file}: damaged"):
+            type(client if file == "client.json" else server)(folder)
 
 
 # Processes
@@ -417,7 +431,7 @@ def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Pat
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("to the last bit those of the same run in one process") == 3
+    assert done.stdout.count("tables identical, bit for bit, to those of the same run in one process") == 3
     assert "0 of the 1,136 names of more than six letters" in done.stdout
     assert "proxy: nginx" in done.stdout or find_nginx() is None
     assert "Done in" in done.stdout

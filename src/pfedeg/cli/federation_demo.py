@@ -1,4 +1,4 @@
-"""`make federation-demo`: a server and three clients as separate processes on this machine, and what each party saw."""
+"""`make federation-demo`: a server and three clients as processes on this machine, and what each party sees."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ SETTINGS = ("--method", "pfedeg-plus", "--preset", "quick")
 
 
 def pfedeg(*words: str) -> str:
-    """Run a command as an operator would, and show it; what it printed."""
+    """Run and show a command; returns its output."""
     click.secho(f"$ pfedeg {' '.join(words)}", bold=True)
     done = subprocess.run(
         [sys.executable, "-m", "pfedeg", *words], stdout=subprocess.PIPE, stderr=None, text=True, check=False
@@ -37,7 +37,7 @@ def pfedeg(*words: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody uses, nor its neighbour."""
+    """A free port whose successor is free, too."""
     for _ in range(100):
         with socket.socket() as one, socket.socket() as two:
             one.bind(("127.0.0.1", 0))
@@ -51,12 +51,12 @@ def free_port() -> int:
 
 
 def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
-    """The whole story, from certificates to predictions."""
+    """Everything from certificates to predictions."""
     began, port = time.monotonic(), free_port()
     server, secret = out / "server", out / "alignment.secret"
     click.echo(f"Everything is in {out}. First the server operator:")
     pfedeg("server", "init", str(server), "--host", "localhost", "--port", str(port))
-    click.echo("\nThe clients agree on a secret, which the server does not get, and each makes a key of its own:")
+    click.echo("\nThe clients share a secret, which the server must not have, and each makes its own key pair:")
     out.mkdir(parents=True, exist_ok=True)
     pfedeg("secret", str(secret))
     for name in clients:
@@ -68,15 +68,13 @@ def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
         pfedeg("server", "enroll", str(server), name, str(out / name / "client.pub"))
     proxy: tuple[str, ...] = ()
     if find_nginx() is None:
-        click.secho(
-            "nginx is not installed (apt install nginx-light); the SuperLink's own TLS takes its place", fg="red"
-        )
+        click.secho("nginx is not installed (apt install nginx-light); using the SuperLink's own TLS instead", fg="red")
         proxy = ("--no-proxy",)
     started = []
     try:
         started.append(("server", server))
         pfedeg("server", "start", str(server), *proxy)
-        click.echo("\nThe clients join, and the server operator begins a run:")
+        click.echo("\nThe clients join, and the server operator starts a run:")
         for name in clients:
             started.append(("client", out / name))
             pfedeg("client", "start", str(out / name))
@@ -90,16 +88,16 @@ def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
 
 
 def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Sequence[str]) -> None:
-    """What each party saw, and that it is what one process alone would have got."""
+    """Show what each party sees, and check the tables against a run in one process."""
     (folder,) = [server / "runs" / name for name in ServerFolder(server).runs()]
     graphs = {name: graph for name, graph in Federation.world().graphs.items() if name in clients}
     config = configure({"method": "pfedeg-plus", "rounds": rounds}, "quick")[0]
     twin = Training(Federation(graphs), config, secret=secret).run()
-    click.echo("\nWhat the server saw:")
+    click.echo("\nWhat the server sees:")
     shared = twin.federation.shared(secret=secret)
     for name in clients:
         entities, common = len(shared.ids[name]), len(shared.travelling[name])
-        click.echo(f"  {name}: {entities:,} tokens; of these {common:,} that others have too, with their rows")
+        click.echo(f"  {name}: {entities:,} tokens, and the rows of {common:,} entities that others have, too")
     kept = [path for path in server.rglob("*") if path.is_file()]
     blob = b"".join(path.read_bytes() for path in kept)
     names = {name for graph in graphs.values() for name in (*graph.entities, *graph.relations) if len(name) > 6}
@@ -107,17 +105,19 @@ def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Seque
     click.echo(f"  in its {len(kept)} files: {len(seen)} of the {len(names):,} names of more than six letters")
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     up, down = (sum(line[kind] for line in history) / 1e6 for kind in ("bytes_up", "bytes_down"))
-    click.echo(f"  rows: {up:.1f} MB from clients and {down:.1f} MB to them in {len(history)} rounds")
+    click.echo(f"  traffic: {up:.1f} MB from clients, {down:.1f} MB to clients in {len(history)} rounds")
     click.echo("\nWhat each client has:")
     for name in clients:
         (path,) = (out / name / "runs").iterdir()
         run = Run(path)
         same = all(np.array_equal(a, b) for a, b in zip(run.tables(name), twin.tables[name], strict=True))
         if not same:
-            raise RunError(f"{name}: its tables differ from those of the same run in one process")
+            raise RunError(f"{name}: its tables differ from those of the run in one process")
         close = [line["affinity"][name] for line in run.history if "affinity" in line][-1]
         text = ", ".join(f"{other} {share:.0%}" for other, share in close.items() if other != name)
-        click.echo(f"  {name}: its tables, to the last bit those of the same run in one process; it learns from {text}")
+        click.echo(
+            f"  {name}: tables identical, bit for bit, to those of the same run in one process; learns from {text}"
+        )
     path = next((out / clients[-1] / "runs").iterdir())
     question = ("--head", "Kyoto", "--relation", "in_country", "-k", "3", "--known")
     if clients[-1] == "government":
@@ -128,9 +128,9 @@ def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Seque
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/federation-demo"))
 @click.option("--rounds", type=click.IntRange(1), default=20)
 def main(out: Path, rounds: int) -> None:
-    """Show a federation between processes of this machine."""
+    """Run a federation of processes on this machine."""
     if out.exists():
-        raise click.ClickException(f"{out}: exists already; remove it, or choose another --out")
+        raise click.ClickException(f"{out}: already exists; remove it or choose another --out")
     try:
         show(out.resolve(), rounds)
     except RunError as error:

@@ -178,8 +178,8 @@ class _Messages:
                 ConfirmMessageReceivedRequest(node=node, run_id=incoming.run, message_object_id=incoming.id)
             )
 
-    def _push(self, message: Message, request: type, **more: Any) -> bool:
-        """Send a message and all its pieces; whether the SuperLink took it."""
+    def _push(self, message: Message, request: type, **more: Any) -> Any:
+        """Send a message and all its pieces; what the SuperLink replied."""
         run = message.metadata.run_id
         with translated_errors(), no_object_id_recompute():
             message.metadata.__dict__["_message_id"] = message.object_id
@@ -190,7 +190,7 @@ class _Messages:
                 piece = {"object_id": name, "object_content": objects[name].deflate()}
                 node = Node(node_id=self.node)
                 self._http.PushObject(PushObjectRequest(node=node, run_id=run, session_id=stored.session_id, **piece))
-        return list(stored.message_ids) == [message.metadata.message_id]
+        return stored
 
     def _incoming(self, response: Any) -> list[Incoming]:
         return [
@@ -253,7 +253,8 @@ class Runtime(_Messages):
             message_type="query",
         )
         message = make_message(metadata=metadata, content=_content(body))
-        return message.metadata.message_id if self._push(message, PushAppMessagesRequest) else ""
+        stored, sent = self._push(message, PushAppMessagesRequest), message.metadata.message_id
+        return sent if list(stored.message_ids) == [sent] else ""
 
     def pull(self, requests: Iterable[str]) -> list[Incoming]:
         """The responses that have arrived."""

@@ -83,12 +83,9 @@ class RemoteTransport:
     def _align(self, hellos: Mapping[ClientId, Message]) -> None:
         """Aligned ids from everyone's tokens, if all clients have the same secret and share any entity."""
         fingerprints = {name: message.text("fingerprint") for name, message in hellos.items()}
-        usual = max(fingerprints.values(), key=list(fingerprints.values()).count)
-        other = sorted(name for name, found in fingerprints.items() if found != usual)
-        if other:
-            have = "has" if len(other) == 1 else "have"
-            text = f"{', '.join(map(repr, other))} {have} a different alignment secret from the others"
-            raise InputError(f"{text}; all clients need the same file")
+        if len(set(fingerprints.values())) > 1:
+            found = ", ".join(f"{name!r} {fingerprint[:8]}…" for name, fingerprint in sorted(fingerprints.items()))
+            raise InputError(f"the clients have different alignment secrets ({found}); all need the same file")
         self.triples = {name: message.integer("triples", 1) for name, message in hellos.items()}
         for name, message in sorted(hellos.items()):
             sizes = f"{message.integer('entities'):,} entities, {self.triples[name]:,} training triples"

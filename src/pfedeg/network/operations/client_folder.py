@@ -71,11 +71,19 @@ class ClientFolder:
         file = self.path / "client.json"
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            return ClientConfig(**found | {"allowed": tuple(found.get("allowed", ()))})
         except FileNotFoundError:
             raise InputError(f"{self.path}: not a client's folder; `pfedeg client init` makes one") from None
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{file}: damaged ({error})") from None
+        try:
+            name, data, server = found["name"], found["data"], found["server"]
+            allowed = tuple(found.get("allowed", ()))
+            if not all(isinstance(text, str) for text in (name, data, server, *allowed)):
+                raise TypeError
+        except (KeyError, TypeError, AttributeError):
+            hint = "it needs the texts name, data and server, and may have a list `allowed` of plug-ins"
+            raise InputError(f"{file}: damaged; {hint}") from None
+        return ClientConfig(name, data, server, found.get("threads"), allowed)
 
     @property
     def public(self) -> Path:

@@ -54,7 +54,9 @@ class ServerFolder:
             self.config = ServerConfig(found["host"], found["port"], found.get("pseudonyms", ""))
         except FileNotFoundError:
             raise InputError(f"{path}: not a server's folder; `pfedeg server init` makes one") from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError):
+            raise InputError(f"{path / 'server.json'}: damaged; it needs host, port and pseudonyms") from None
+        except (OSError, ValueError) as error:
             raise InputError(f"{path / 'server.json'}: damaged ({error})") from None
         self.enrollment = Enrollment(self.path / "enrolled")
 
