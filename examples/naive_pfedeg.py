@@ -1,7 +1,7 @@
-"""PFedEG as plain loops, for somebody who reads the paper: PFedEG* and PFedEG+ with TransE, all of it, nothing fast.
+"""PFedEG as plain loops, to read beside the paper: all of PFedEG* and PFedEG+ with TransE, simple rather than fast.
 
-The names are the paper's: a client has its entity table E, its relation table R and, in every round, knowledge K from
-the server; W says how much clients learn from each other. At the end the library does the same, for comparison.
+The names are the paper's: a client has an entity table E, a relation table R and, in every round, knowledge K from the
+server; W says how much clients learn from each other. The script compares the results with those of the library.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the method needs to know; the names are those of pfedeg.Config."""
+    """Settings, named as in pfedeg.Config."""
 
     seed: int = 0
     rounds: int = 10
@@ -189,7 +189,7 @@ def mrr(clients: list[Client], gamma: float) -> float:
     return sum(reciprocals) / len(reciprocals)
 
 
-# --- the whole ---
+# --- the rounds ---
 
 
 def pfedeg_naive(federation: pfedeg.Federation, method: str, s: Settings) -> Iterator[tuple[list[Client], float]]:
@@ -205,7 +205,7 @@ def pfedeg_naive(federation: pfedeg.Federation, method: str, s: Settings) -> Ite
 
 
 def numbers() -> pfedeg.Federation:
-    """Three clients that sort numbers into residue classes, each its own numbers by its own divisors."""
+    """Three clients that know residues of numbers: overlapping ranges of numbers, different divisors."""
     graphs = {}
     for name, first, divisors in (("low", 0, (2, 3)), ("middle", 8, (3, 4)), ("high", 16, (2, 4, 5))):
         pairs = [(n, d) for d in divisors for n in range(first, first + 24)]
