@@ -31,8 +31,9 @@ docs: .venv/dev
 	$(BIN)/python tools/docs.py
 
 picture: .venv/plot
-	$(BIN)/pfedeg demo --out runs/demo
-	$(BIN)/python tools/readme_picture.py --runs runs/demo --out docs/plots/demo.svg
+	rm -rf runs/picture
+	$(BIN)/pfedeg demo --out runs/picture
+	$(BIN)/python tools/readme_picture.py --runs runs/picture --out docs/plots/demo.svg
 
 golden: .venv/dev
 	$(BIN)/python tests/training/test_golden.py --update

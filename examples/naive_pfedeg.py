@@ -120,8 +120,8 @@ def update(client: Client, K: Table, number: int, s: Settings) -> None:
         for first in range(0, len(order), s.batch):
             by_E, by_R = np.zeros_like(client.E), np.zeros_like(client.R)
             batch = order[first : first + s.batch]
-            for place, triple in enumerate(batch, first):
-                negatives = corrupt(client, client.train[triple], place, randomness.derive(key, 2 * epoch + 1), s)
+            for position, triple in enumerate(batch, first):
+                negatives = corrupt(client, client.train[triple], position, randomness.derive(key, 2 * epoch + 1), s)
                 add_gradient(client, client.train[triple], negatives, by_E, by_R, len(batch), s)
             distance = sqrt(((client.E - K) ** 2).sum())
             if distance > 0:
@@ -131,14 +131,14 @@ def update(client: Client, K: Table, number: int, s: Settings) -> None:
             adam(client.R, moments[1], by_R, step, s.lr)
 
 
-def corrupt(client: Client, triple: tuple[int, ...], place: int, key: int, s: Settings) -> list[int]:
+def corrupt(client: Client, triple: tuple[int, ...], position: int, key: int, s: Settings) -> list[int]:
     """Tails drawn uniformly from the client's entities that are no known training tail of (h, r)."""
     h, r, _ = triple
     known = {tail for head, relation, tail in client.train if (head, relation) == (h, r)}
     free = [entity for entity in range(len(client.ids)) if entity not in known]
     last = [entity for entity in free if entity >= len(free)]  # each free entity once; the last ones fill the gaps
     pool = [last.pop(0) if entity in known else entity for entity in range(len(free))]
-    counters = [place * s.negatives + j for j in range(s.negatives)]
+    counters = [position * s.negatives + j for j in range(s.negatives)]
     return [pool[u] for u in randomness.below(key, np.array(counters, np.uint64), len(pool)).tolist()] if pool else []
 
 

@@ -40,15 +40,15 @@ def transcript(page: str = README) -> Iterator[tuple[str, list[str]]]:
 
 def differences(expected: list[str], actual: list[str]) -> list[str]:
     """What the README says and the output does not; both in order."""
-    missing, place = [], 0
+    missing, start = [], 0
     for line in expected:
         if line.strip() in ("…", ""):
             continue
-        found = next((i for i in range(place, len(actual)) if alike(line, actual[i])), None)
+        found = next((i for i in range(start, len(actual)) if alike(line, actual[i])), None)
         if found is None:
             missing.append(line)
         else:
-            place = found + 1
+            start = found + 1
     return missing
 
 
@@ -68,11 +68,11 @@ def close(a: str, b: str, rough: bool) -> bool:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("readme")
 
 
-def follow(page: str, place: Path) -> None:
+def follow(page: str, folder: Path) -> None:
     """Run the commands of a page, and compare what they print."""
     commands = list(transcript(page))
     assert commands, "the page shows no transcript"
@@ -80,18 +80,18 @@ def follow(page: str, place: Path) -> None:
         words = shlex.split(command)
         start = {"pfedeg": ["-m", "pfedeg"], "python": [str(ROOT / words[1])]}[words[0]]
         rest = words[1:] if words[0] == "pfedeg" else words[2:]
-        done = subprocess.run([sys.executable, *start, *rest], cwd=place, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, *start, *rest], cwd=folder, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         missing = differences(expected, (done.stderr + done.stdout).split("\n"))
         assert not missing, f"`{command}` no longer prints:\n" + "\n".join(missing) + "\n\nbut:\n" + done.stdout
 
 
-def test_transcripts(place: Path) -> None:
-    follow(README, place)
+def test_transcripts(folder: Path) -> None:
+    follow(README, folder)
 
 
-def test_python_example(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+def test_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     example = "".join(blocks("python"))
     promised = re.findall(r"^# → (.*)$", example, re.M)
     output = io.StringIO()
@@ -106,10 +106,10 @@ def test_the_first_example_has_ten_lines() -> None:
     assert len(blocks("python")[0].splitlines()) <= 11
 
 
-def test_the_picture_is_that_of_the_demo(place: Path) -> None:
-    if not (place / "runs" / "demo" / "pfedeg-plus" / "result.json").exists():
-        subprocess.run([sys.executable, "-m", "pfedeg", "demo"], cwd=place, check=True, capture_output=True)
-    new = readme_picture.picture(place / "runs" / "demo", "svg").decode()
+def test_the_picture_is_that_of_the_demo(folder: Path) -> None:
+    if not (folder / "runs" / "demo" / "pfedeg-plus" / "result.json").exists():
+        subprocess.run([sys.executable, "-m", "pfedeg", "demo"], cwd=folder, check=True, capture_output=True)
+    new = readme_picture.picture(folder / "runs" / "demo", "svg").decode()
     old = (ROOT / "docs" / "plots" / "demo.svg").read_text(encoding="utf-8")
     assert "docs/plots/demo.svg" in README
     assert [match[0] for match in DARK.finditer(new)] == [match[0] for match in DARK.finditer(old)] != []
@@ -126,6 +126,16 @@ def drawn_alike(old: str, new: str) -> bool:
     if old.startswith(".") and new.startswith("."):
         return abs(float(old) - float(new)) <= TOLERANCE
     return old == new
+
+
+def test_speed_is_what_the_performance_page_says() -> None:
+    rows = re.findall(r"^\| [^|]*times as fast as Py[^|]*\|(.*)\|$", README, re.M)
+    factors = [factor for row in rows for factor in NUMBER.findall(row)]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert len(factors) == 8
+    assert [factor for factor in factors if f" {factor}×" not in page] == []
+    (claim,) = re.findall(r"\*\*(\d+) times as fast as PyKEEN\*\*", README)
+    assert claim == factors[0]
 
 
 def test_every_command_is_listed() -> None:
