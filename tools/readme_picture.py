@@ -3,7 +3,8 @@
     pfedeg demo --out runs/demo
     python tools/readme_picture.py --runs runs/demo --out docs/plots/demo.svg
 
-`make picture` does both. Needs matplotlib (the extra `plot`). The SVG is drawn in light colours and carries a style sheet for dark mode.
+`make picture` does both. Needs matplotlib (the extra `plot`). The SVG is drawn in light colours and carries a style
+sheet for dark mode.
 """
 
 import argparse
