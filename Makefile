@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo federation-demo test test-federation test-pykeen check docs golden bench curves clean
+.PHONY: demo federation-demo test test-federation test-pykeen check docs picture golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -29,6 +29,11 @@ check: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/python tools/docs.py
+
+picture: .venv/plot
+	rm -rf runs/picture
+	$(BIN)/pfedeg demo --out runs/picture
+	$(BIN)/python tools/readme_picture.py --runs runs/picture --out docs/plots/demo.svg
 
 golden: .venv/dev
 	$(BIN)/python tests/training/test_golden.py --update

@@ -1,8 +1,8 @@
-"""Three files as three organisations would hand them over: RDF, CSV and Parquet, each untidy in its own way.
+"""Writes the tutorial's input: untidy files of three organisations, as RDF, CSV and Parquet.
 
     python examples/messy_sources.py FOLDER
 
-The facts are real (the embedded federation's, from GeoNames); the untidiness is made up. docs/tutorial.md goes on.
+The facts are real (the embedded federation's, from GeoNames); their faults are made up. docs/tutorial.md continues.
 """
 
 import re
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
 
 
 def ministry(government: Facts, commerce: Facts) -> str:
-    """Turtle with labels, remarks, and a fact that is said twice."""
+    """Turtle with labels, a remark and a duplicate fact."""
     lines = [
         f"@prefix place: <{PLACES}> .",
         "@prefix m: <http://ministry.example/terms#> .",
@@ -48,7 +48,7 @@ def ministry(government: Facts, commerce: Facts) -> str:
 
 
 def survey(atlas: Facts) -> str:
-    """Semicolons, a column that nobody asked for, latitudes and longitudes as numbers, and a line that was cut off."""
+    """CSV with semicolons, an unneeded column, latitudes and longitudes as numbers, and a truncated line."""
     rows = ["line;what;property;value"]
     for number, (head, relation, tail) in enumerate(atlas, 1):
         degrees = re.match(r"(\d+)° to (\d+)° ([NSEW])", tail)
@@ -62,7 +62,7 @@ def survey(atlas: Facts) -> str:
 
 
 def transit(transport: Facts) -> pa.Table:
-    """Columns under names of their own."""
+    """Parquet with columns called from, type and to."""
     heads, relations, tails = zip(*transport, strict=True)
     return pa.table(
         {

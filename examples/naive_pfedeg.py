@@ -1,7 +1,7 @@
-"""PFedEG as plain loops, for somebody who reads the paper: PFedEG* and PFedEG+ with TransE, all of it, nothing fast.
+"""PFedEG as plain loops, to read beside the paper: all of PFedEG* and PFedEG+ with TransE, simple rather than fast.
 
-The names are the paper's: a client has its entity table E, its relation table R and, in every round, knowledge K from
-the server; W says how much clients learn from each other. At the end the library does the same, for comparison.
+The names are the paper's: a client has an entity table E, a relation table R and, in every round, knowledge K from the
+server; W says how much clients learn from each other. The script compares the results with those of the library.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the method needs to know; the names are those of pfedeg.Config."""
+    """Settings, named as in pfedeg.Config."""
 
     seed: int = 0
     rounds: int = 10
@@ -120,8 +120,8 @@ def update(client: Client, K: Table, number: int, s: Settings) -> None:
         for first in range(0, len(order), s.batch):
             by_E, by_R = np.zeros_like(client.E), np.zeros_like(client.R)
             batch = order[first : first + s.batch]
-            for place, triple in enumerate(batch, first):
-                negatives = corrupt(client, client.train[triple], place, randomness.derive(key, 2 * epoch + 1), s)
+            for position, triple in enumerate(batch, first):
+                negatives = corrupt(client, client.train[triple], position, randomness.derive(key, 2 * epoch + 1), s)
                 add_gradient(client, client.train[triple], negatives, by_E, by_R, len(batch), s)
             distance = sqrt(((client.E - K) ** 2).sum())
             if distance > 0:
@@ -131,14 +131,14 @@ def update(client: Client, K: Table, number: int, s: Settings) -> None:
             adam(client.R, moments[1], by_R, step, s.lr)
 
 
-def corrupt(client: Client, triple: tuple[int, ...], place: int, key: int, s: Settings) -> list[int]:
+def corrupt(client: Client, triple: tuple[int, ...], position: int, key: int, s: Settings) -> list[int]:
     """Tails drawn uniformly from the client's entities that are no known training tail of (h, r)."""
     h, r, _ = triple
     known = {tail for head, relation, tail in client.train if (head, relation) == (h, r)}
     free = [entity for entity in range(len(client.ids)) if entity not in known]
     last = [entity for entity in free if entity >= len(free)]  # each free entity once; the last ones fill the gaps
     pool = [last.pop(0) if entity in known else entity for entity in range(len(free))]
-    counters = [place * s.negatives + j for j in range(s.negatives)]
+    counters = [position * s.negatives + j for j in range(s.negatives)]
     return [pool[u] for u in randomness.below(key, np.array(counters, np.uint64), len(pool)).tolist()] if pool else []
 
 
@@ -189,7 +189,7 @@ def mrr(clients: list[Client], gamma: float) -> float:
     return sum(reciprocals) / len(reciprocals)
 
 
-# --- the whole ---
+# --- the rounds ---
 
 
 def pfedeg_naive(federation: pfedeg.Federation, method: str, s: Settings) -> Iterator[tuple[list[Client], float]]:
@@ -205,7 +205,7 @@ def pfedeg_naive(federation: pfedeg.Federation, method: str, s: Settings) -> Ite
 
 
 def numbers() -> pfedeg.Federation:
-    """Three clients that sort numbers into residue classes, each its own numbers by its own divisors."""
+    """Three clients that know residues of numbers: overlapping ranges of numbers, different divisors."""
     graphs = {}
     for name, first, divisors in (("low", 0, (2, 3)), ("middle", 8, (3, 4)), ("high", 16, (2, 4, 5))):
         pairs = [(n, d) for d in divisors for n in range(first, first + 24)]

@@ -1,29 +1,19 @@
-"""The examples run, and show what they say."""
+"""The examples are short, work, and are where the docs say; test_doors.py takes own_*.py through every command."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 import pfedeg
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+OWN = sorted(EXAMPLES.glob("own_*.py"))
+MOST_LINES = {**{path.name: 80 for path in OWN}, "messy_sources.py": 80, "naive_pfedeg.py": 240}
 
 
-@pytest.fixture(autouse=True)
-def _examples_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-
-
-def test_own_strategy_trains_beside_fede():
-    import own_strategy
-
-    found = own_strategy.compare(pfedeg.Federation.world(), rounds=2, dim=6, negatives=4, lr=0.02)
-    assert len(found) == 2
-    assert all(0 < mrr < 1 for mrr in found.values())
-    assert len(set(found.values())) == 2  # the strategy makes a difference
-
-
-def test_naive_example_prints_equal_columns(capsys):
+def test_naive_example_prints_equal_columns(capsys: pytest.CaptureFixture[str]) -> None:
     import naive_pfedeg
 
     naive_pfedeg.main()
@@ -32,10 +22,32 @@ def test_naive_example_prints_equal_columns(capsys):
     assert all(here == there for _, here, there in lines)
 
 
+def test_there_is_one_for_each_of_the_four_doors() -> None:
+    assert [path.stem for path in OWN] == ["own_method", "own_model", "own_objective", "own_optimizer"]
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_examples_are_short_enough_to_read(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= {"own_strategy.py": 60}.get(path.name, 240)
+def test_examples_are_short_enough_to_read(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES[path.name]
 
 
-def test_public_names_of_the_examples_exist():
-    assert {"Absorb", "Config", "Federation", "Rows", "Shared", "Training", "train"} <= set(pfedeg.__all__)
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_docs_link_to_them(path: Path, page: str) -> None:
+    assert f"(examples/{path.name})" in (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_their_public_names_exist(path: Path) -> None:
+    used = set(re.findall(r"\bpfedeg\.([A-Z]\w+|setting)\b", path.read_text(encoding="utf-8")))
+    assert used
+    assert used <= set(pfedeg.__all__)
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_the_readme_names_what_they_define(path: Path) -> None:
+    kind = path.stem.removeprefix("own_")
+    identifier = f"{path.stem}:{kind.upper()}"
+    assert f"--{kind} {identifier}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    registry = getattr(pfedeg, f"{kind.upper()}S")
+    assert registry.get(identifier).name not in list(registry)

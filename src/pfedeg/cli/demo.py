@@ -1,4 +1,4 @@
-"""The demo: four methods on the embedded federation, compared, with predictions that a reader can judge."""
+"""The demo: four methods compared on the embedded federation, with predictions that a reader can judge."""
 
 import time
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pfedeg.cli.tables import affinity_table, comparison_table, metrics_table, watch
 from pfedeg.graphs.federation import Federation
-from pfedeg.methods.registry import METHODS as KNOWN
+from pfedeg.methods.registry import METHODS
 from pfedeg.text import duration
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
@@ -23,7 +23,7 @@ QUESTIONS = (
 
 
 def show_demo(out: Path, threads: int | None, console: "Console", log: "Console") -> None:
-    """Train, compare, ask, and say what to try next."""
+    """Train the methods, compare them, predict some held-back facts, and suggest what to try next."""
     from pfedeg.engine.lowlevel.code_cache import is_first_use
 
     began = time.monotonic()
@@ -41,7 +41,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             soft_wrap=True,
         )
     if is_first_use():
-        log.print("first use: compiling, which takes some seconds once", highlight=False, soft_wrap=True)
+        log.print("first use: compiling the training loops, once, takes some seconds", highlight=False, soft_wrap=True)
     runs = {}
     for method in COMPARED:
         training = Training(
@@ -53,18 +53,18 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             source="world",
         )
         if training.result is not None:
-            log.print(f"{KNOWN[method].label}: already trained in {out / method}", highlight=False, soft_wrap=True)
-        for _ in watch(training, log, KNOWN[method].label):
+            log.print(f"{METHODS[method].label}: already trained in {out / method}", highlight=False, soft_wrap=True)
+        for _ in watch(training, log, METHODS[method].label):
             pass
         runs[method] = training
-    results = {KNOWN[method].label: training.result or {} for method, training in runs.items()}
+    results = {METHODS[method].label: training.result or {} for method, training in runs.items()}
     console.print()
     console.print(metrics_table("Test metrics", {label: result["test"] for label, result in results.items()}))
     console.print(comparison_table("Weighted over clients", results))
     affinity = runs["pfedeg-plus"].affinity()
     if affinity:
         console.print(affinity_table(affinity))
-    console.print("Facts that these clients have never seen (the rank of the right answer):", style="bold")
+    console.print("Facts held back for testing: the rank of the right answer", style="bold")
     for client, head, relation, tail in QUESTIONS:
         console.print(f"  {client}: ({head}, {relation}, ?)  right: {tail}", highlight=False, soft_wrap=True)
         for method in ("single", "pfedeg-plus"):
@@ -74,7 +74,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
             open_answers = [a.entity for a in answers if not a.known or a.entity == tail]
             rank, best = open_answers.index(tail) + 1, ", ".join(open_answers[:3])
             console.print(
-                f"    {KNOWN[method].label:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
+                f"    {METHODS[method].label:8} rank {rank:>4}   best three: {best}", highlight=False, soft_wrap=True
             )
     where = out / "pfedeg-plus"
     console.print(
@@ -86,6 +86,6 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
         f"pfedeg show {where}",
         f"pfedeg predict {where} --client government --head Kyoto --relation in_country -k 3 --known",
         "pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine",
-        "pfedeg train FOLDER   (your own: a subfolder with triples.tsv per client)",
+        "pfedeg train FOLDER   (your own data: a subfolder per client, each with triples.tsv)",
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 @click.option("--traceback", is_flag=True, help="show the Python traceback of an error")
 @click.pass_context
 def cli(context: click.Context, traceback: bool) -> None:
-    """Personalised federated knowledge graph embedding (PFedEG), its ablations and its baselines.
+    """Train knowledge graph embeddings together without sharing the graphs: PFedEG, its ablations and baselines.
 
     \b
     Try:
-      pfedeg demo                                      a small real federation, four methods, one minute
+      pfedeg demo                                      four methods on a small real federation, under a minute
       pfedeg train world --method pfedeg-plus          train on the same data yourself
       pfedeg show runs/world-pfedeg-plus-transe-0      show the results
     """
@@ -52,7 +52,10 @@ def cli(context: click.Context, traceback: bool) -> None:
 )
 @threads_option
 def demo(out: Path, threads: int | None) -> None:
-    """Train the embedded federation with four methods and show what each client gains.
+    """Compare four methods on a small real federation.
+
+    The embedded federation "world" has six clients that know different things about the same places. An interrupted
+    demo continues where it stopped.
 
     \b
     Example:
@@ -118,10 +121,10 @@ def train(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Train on the federation at PATH: a folder with a subfolder per client, a Parquet file, or "world".
+    """Train on the federation at PATH.
 
-    Each client's subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split at random by the seed.
-    "world" is the federation that comes with the package.
+    PATH is a folder with a subfolder per client, a Parquet file, or "world", the embedded federation. A client's
+    subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split at random, depending on the seed.
 
     \b
     Examples:
@@ -180,7 +183,7 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     if not has_compiled_code(config.build_recipe(Absorb())):
         say("note: no compiled code for this model, objective or optimiser; it trains with numpy, 50–100 times slower")
     elif is_first_use():
-        say("first use: compiling, which takes some seconds once")
+        say("first use: compiling the training loops, once, takes some seconds")
 
 
 @cli.command(context_settings=CONTEXT)
@@ -190,7 +193,9 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
 @threads_option
 @json_option
 def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: bool) -> None:
-    """Evaluate a finished RUN again: MRR and Hits@k per client, and weighted by triples.
+    """Evaluate a finished RUN again: MRR and Hits@k.
+
+    Metrics are per client, and averaged over clients with their numbers of triples as weights.
 
     \b
     Examples:
@@ -218,7 +223,9 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
 @click.argument("run", type=click.Path(path_type=Path))
 @json_option
 def show(run: Path, as_json: bool) -> None:
-    """Summarise a RUN, finished or not: settings, metrics, the validation curve, the relation graph.
+    """Summarise a RUN: metrics, validation curve, relation graph.
+
+    The run may be unfinished.
 
     \b
     Example:
