@@ -11,8 +11,8 @@ import pytest
 def matrix(strength: int = 2, **values: Iterable[Any]) -> pytest.MarkDecorator:
     """A parametrisation by all combinations of the values; those that `make test` leaves out are marked `full`.
 
-    Those that it runs have every combination of `strength` values: with 1 every value, with 2 every pair; with 0, it runs
-    the first row only.
+    Those that it runs have every combination of `strength` values: with 0 there is one row, with 1 every value occurs,
+    with 2 every pair.
     """
     names, rows = list(values), list(itertools.product(*values.values()))
     usual = covering(rows, strength)
