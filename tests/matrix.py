@@ -11,8 +11,7 @@ import pytest
 def matrix(strength: int = 2, **values: Iterable[Any]) -> pytest.MarkDecorator:
     """A parametrisation by all combinations of the values; those that `make test` leaves out are marked `full`.
 
-    Those that it runs have every combination of `strength` values: with 0 there is one row, with 1 every value occurs,
-    with 2 every pair.
+    Those that it runs have every combination of `strength` values: with 1 every value, with 2 every pair.
     """
     names, rows = list(values), list(itertools.product(*values.values()))
     usual = covering(rows, strength)

@@ -57,7 +57,9 @@ def test_golden_numbers(method, model):
     check(f"{method} {model}", measure(f"{method} {model}"))
 
 
-@matrix(0, sampling=["own", "shared"], model=["transe", "rotate", "complex"])
+@pytest.mark.full
+@pytest.mark.parametrize("sampling", ["own", "shared"])
+@pytest.mark.parametrize("model", ["transe", "rotate", "complex"])
 def test_processors_without_wide_registers_reach_the_same_numbers(model, sampling, tmp_path):
     """Compiled for a processor that has only what all of its kind have, and here; rows of several registers."""
     run, settings = f"pfedeg-plus {model}", {"dim": 24, "sampling": sampling}
