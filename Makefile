@@ -2,8 +2,13 @@
 # with fb15k-237-fed3.parquet for `make bench` (without it: a synthetic graph).
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n auto --dist loadfile
 
+<<<<<<< HEAD
 .PHONY: demo federation-demo test test-federation test-pykeen check docs picture golden bench curves clean
+=======
+.PHONY: demo federation-demo test test-all check docs golden bench curves clean
+>>>>>>> 63b0b48d5acfebad623c280afeda0e64b2cc6ab5
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -13,13 +18,10 @@ federation-demo: .venv/flower
 	$(BIN)/python -m pfedeg.cli.federation_demo --out runs/federation-demo-$$(date +%H%M%S)
 
 test: .venv/dev
-	$(BIN)/pytest
+	$(PYTEST)
 
-test-federation: .venv/dev
-	$(BIN)/pytest -m federation
-
-test-pykeen: .venv/dev .venv/pykeen
-	$(BIN)/pytest tests/exporting/test_pykeen.py
+test-all: test .venv/pykeen
+	$(PYTEST) -m full
 
 check: .venv/dev
 	$(BIN)/ruff check .

@@ -162,6 +162,7 @@ print(sum(train.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.full
 def test_the_process_that_compiles_computes_the_same_bits_as_those_that_load(tmp_path):
     (tmp_path / "program.py").write_text(TRAIN)
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import pytest
 
+from matrix import matrix
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Knowledge, Positives, positives, questions
 from pfedeg.engine.lowlevel import aligned_arrays
@@ -72,8 +73,7 @@ def peak_bytes(work: Callable[[], None]) -> int:
 # --- instructions ---
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "complex"])
-@pytest.mark.parametrize("task", ["own", "shared", "rank"])
+@matrix(1, name=["transe", "rotate", "complex"], task=["own", "shared", "rank"])
 def test_compiled_kernels_compute_with_vectors(name, task, monkeypatch):
     compiled, graph, kernels = [], toy_graph(1), CompiledEngine(1)
     run = Team.run
@@ -181,8 +181,7 @@ def discard(_: object) -> None:
 # --- our kernels compared with each other, by processor time and with generous ratios ---
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "complex"])
-@pytest.mark.parametrize("sampling", ["own", "shared"])
+@matrix(1, name=["transe", "rotate", "complex"], sampling=["own", "shared"])
 def test_compiled_training_is_several_times_faster_than_numpy(name, sampling):
     graph, local = (
         toy_graph(4, entities=2_000, triples=256),

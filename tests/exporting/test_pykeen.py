@@ -1,4 +1,4 @@
-"""Exported models in PyKEEN itself: `make test-pykeen` installs it and runs these."""
+"""Exported models in PyKEEN itself: `make test-all` installs it and runs these."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.skipif(find_spec("pykeen") is None, reason="needs the pykeen extra"),
     pytest.mark.filterwarnings("ignore"),  # its own
 ]

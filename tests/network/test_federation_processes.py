@@ -41,7 +41,7 @@ from pfedeg.training.saved_run import Run
 from toy import toy_federation
 
 pytestmark = [
-    pytest.mark.federation,
+    pytest.mark.full,
     pytest.mark.skipif(find_nginx() is None, reason="nginx is not installed"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of what Flower imports
 ]

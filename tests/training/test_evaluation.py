@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from matrix import matrix
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.compiled.lanes.operations import QUERIES
 from pfedeg.engine.compiled.ranking import ROWS
@@ -88,9 +89,7 @@ def test_fused_ranks_agree_on_real_tables(name, side):
     assert len(set(expected.tolist())) > 10
 
 
-@models
-@sides
-@pytest.mark.parametrize("threads", [1, 2])
+@matrix(1, name=MODELS, side=["tail", "head"], threads=[1, 2])
 def test_ranks_over_several_blocks_of_rows_and_queries(name, side, threads):
     model, graph = MODELS[name](8), toy_graph(3, 2 * ROWS + 5, 2, 900, 4 * QUERIES + 9)
     tables, evaluator = integer_tables(3, model, graph), Evaluator(graph)

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import pfedeg
+from matrix import matrix
 from pfedeg.engine.interface import Engine
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.methods.registry import METHODS
@@ -51,11 +52,12 @@ def check(run: str, found: dict[str, float]) -> None:
     assert found["mrr"] == pytest.approx(golden["mrr"], abs=MRR)
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_golden_numbers(run):
-    check(run, measure(run))
+@matrix(1, method=METHODS, model=MODELS)
+def test_golden_numbers(method, model):
+    check(f"{method} {model}", measure(f"{method} {model}"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 @pytest.mark.parametrize("model", ["transe", "rotate", "complex"])
 def test_processors_without_wide_registers_reach_the_same_numbers(model, sampling, tmp_path):
