@@ -29,7 +29,7 @@ from pfedeg.methods import affinity, mixing
 from pfedeg.methods import mixing_reference as reference
 from pfedeg.methods.base import State, Strategy
 from pfedeg.methods.exchange import Download, Upload
-from pfedeg.methods.fede import Averaging
+from pfedeg.methods.fede import FedE
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 
 WIDTH = 128
@@ -128,7 +128,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
     strategies: dict[str, Strategy] = {
         "star": PFedEGStar(absorb, threads=threads),
         "plus": PFedEGPlus(absorb, threads=threads),
-        "fede": Averaging(threads=threads),
+        "fede": FedE(threads=threads),
     }
     weights = affinity.overlap_weights(shared, threads)
     result: dict[str, Any] = case._asdict() | {
