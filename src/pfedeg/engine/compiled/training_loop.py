@@ -16,6 +16,7 @@ from pfedeg.engine.compiled import per_triple_negatives as own
 from pfedeg.engine.compiled import shared_negatives as shared
 from pfedeg.engine.compiled.lanes.loops import gather
 from pfedeg.engine.compiled.lanes.operations import prepare
+from pfedeg.engine.compiled.negative_sampling import draw
 from pfedeg.engine.compiled.row_updates import adam, add_contrast_gradient, add_pull_gradient, catch_up, measure
 from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, STOPPED, STRIP
 from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, kernel
@@ -38,7 +39,7 @@ def train(
         for first in range(0, n, s.batch):
             chosen = orders[epoch, first : min(first + s.batch, n)]
             size = len(chosen)
-            _draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
+            draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
             if s.lazy:
                 barrier(threads, sync)
                 _list_rows(thread, threads, True, w.rows)
@@ -60,15 +61,6 @@ def train(
     if s.lazy:
         _list_rows(thread, threads, False, w.rows)
         _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
-
-
-@jit
-def _draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w):
-    """Pass 1."""
-    if chunk is None:
-        own.draw(thread, threads, s, entities, positives, chosen, first, key, w)
-    else:
-        shared.draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w)
 
 
 @jit

@@ -86,7 +86,7 @@ class Pairs(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of each thread."""
 
-    marks: NDArray[np.uint64]  # (threads, words) a set of entities, one bit each
+    marks: NDArray[np.bool_]  # (threads, entities) a set of entities, empty between uses
     softmax: Mat  # (threads, 3 · LANES) the state of a running softmax
     by_query: Mat  # (threads, group + padding, width) gradients of a group's queries
     by_row: Mat  # (threads, block, width) gradients of a block of rows
@@ -215,7 +215,7 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             weight=floats(pairs),
         ),
         Scratch(
-            marks=aligned_arrays.zeros((threads, -(-entities // 512) * 8), np.uint64),
+            marks=np.zeros((threads, entities), np.bool_),
             softmax=floats(threads, 3 * LANES),
             by_query=floats(threads, members + 5, width),  # room for a last six
             by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
