@@ -23,7 +23,7 @@ def draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w):
         place, ids = group * members, batch.ids[group]
         if chunk is None:
             marks = w.scratch.marks[thread]
-            batch.count[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
+            batch.counted[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
         else:
             _draw(s, entities, first + place, key, ids)
         for i in range(place, min(place + members, len(chosen))):

@@ -30,7 +30,7 @@ def forward_backward(thread, threads, model, s, table, size, factor, w):
         compose(model, table[h], w.relation[r], q)
         clear(by_query)
         _process_negatives(model, s, q, table, batch.ids[i], batch.ids[following], weight, state, by_query)
-        loss, share = finish(batch.count[i], factor, weight, state)
+        loss, share = finish(batch.counted[i], factor, weight, state)
         scale(by_query, share)
         loss += weigh_positive(model, q, table[t], factor, gradients.rows[i], gradients.rows[size + i])
         add(by_query, gradients.rows[i])
@@ -69,13 +69,13 @@ def sort(thread, threads, size, w):
     following = start[1:]
     start[:] = 0
     for i in range(lo, hi):
-        for j in range(batch.count[i]):
+        for j in range(batch.counted[i]):
             following[np.uint32(batch.ids[i, j])] += 1  # unsigned: numba does not test for negative indices
     begin = lo * (len(pairs.weight) // len(batch.triple))
     for e in range(len(start)):
         begin, start[e] = begin + start[e], begin
     for i in range(lo, hi):  # where an entity's next pair goes moves on, until it is where the next entity's begin
-        for j in range(batch.count[i]):
+        for j in range(batch.counted[i]):
             entity = np.uint32(batch.ids[i, j])
             place = np.uint32(following[entity])
             following[entity] = place + np.uint32(1)

@@ -29,13 +29,13 @@ def _process_group(thread, model, s, group, first, last, table, positives, chose
         compose(model, table[batch.triple[i, 0]], w.relation[batch.triple[i, 1]], batch.query[i])
     for j in range(0, len(ids), EIGHT):
         compare_group(model, batch.query, first, last, table, ids, j, batch.weight)
-    scores, count = batch.weight[first:last], batch.count[first:last]
+    scores, count = batch.weight[first:last], batch.counted[first:last]
     exclude(s, positives, chosen[first:last], ids, w.scratch.marks[thread], scores, count)
     for i in range(first, last):
         tail, by_tail = table[batch.triple[i, 2]], gradients.rows[size + i]
         batch.weight[i, s.negatives :] = EXCLUDED  # padding
         weigh(s.alpha, 0, len(ids), batch.weight[i], state)
-        loss, _ = finish(batch.count[i], factor, batch.weight[i], state)
+        loss, _ = finish(batch.counted[i], factor, batch.weight[i], state)
         loss += weigh_positive(model, batch.query[i], tail, factor, by_query[i - first], by_tail)
         batch.loss[i] = np.float32(0.5) * loss
     part = 2 * size + group * len(ids)

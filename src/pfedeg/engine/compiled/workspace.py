@@ -60,7 +60,7 @@ class Batch(NamedTuple):
     triple: Ids  # (batch, 3)
     query: Mat  # (batch + 1, width); the last one is zero
     ids: Ids  # (groups, negatives)
-    count: Ids  # (batch,) how many of its negatives count
+    counted: Ids  # (batch,) how many of its negatives count
     weight: Mat  # (batch + 1, negatives) scores, then the gradients of the loss by the scores; the last row is zero
     loss: Mat  # (batch,)
 
@@ -198,7 +198,7 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             triple=ids(batch, 3),
             query=floats(batch + 1, width),
             ids=ids(groups, negatives),
-            count=ids(batch),
+            counted=ids(batch),
             weight=floats(batch + 1, negatives),
             loss=floats(batch),
         ),
