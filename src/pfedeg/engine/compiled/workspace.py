@@ -129,7 +129,7 @@ def pad(model: Model, rows: Mat) -> Mat:
     """Aligned rows, every `dim` numbers (complex rows have two such parts) padded with zeros to whole vectors."""
     dim = model.dim
     if dim % PADDING == 0:
-        return rows if aligned_arrays.begins_line(rows) else aligned_arrays.copy(rows)
+        return rows if aligned_arrays.is_aligned(rows) else aligned_arrays.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
     padded = aligned_arrays.zeros((*parts.shape[:2], dim + -dim % PADDING), np.float32)
     padded[:, :, :dim] = parts
