@@ -63,13 +63,13 @@ class Side:
             text=True,
         )
 
-    def ask(self, column: str) -> None:
+    def send(self, column: str) -> None:
         """Send a column."""
         assert self._process.stdin
         self._process.stdin.write(f"{column}\n")
         self._process.stdin.flush()
 
-    def answer(self) -> float:
+    def receive(self) -> float:
         """The seconds of the column that was sent last."""
         assert self._process.stdout
         line = self._process.stdout.readline()
@@ -85,13 +85,13 @@ class Side:
 def compare(sides: Sequence[Side], column: str, seconds: float) -> list[float]:
     """The shortest time of each side, in turn, for so many seconds and at least four times."""
     for side in sides:  # compile at the same time, and warm up
-        side.ask(column)
-    best = [side.answer() for side in sides]
+        side.send(column)
+    best = [side.receive() for side in sides]
     began, turns = time.monotonic(), 0
     while turns < 4 or time.monotonic() - began < seconds:
         for i, side in enumerate(sides):
-            side.ask(column)
-            best[i] = min(best[i], side.answer())
+            side.send(column)
+            best[i] = min(best[i], side.receive())
         turns += 1
     return best
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ ENTITIES, RELATIONS, TRIPLES, HELD_OUT = 12_843, 79, 92_000, 4_000  # as one cli
 Work = Callable[[], object]
 
 
-# ruff: noqa: F401, I001 (imports are returned as they are; those of former modules cannot be sorted)
+# ruff: noqa: F401 (imports are returned as they are)
 
 
 def current() -> dict[str, Any]:
     """What the worker needs of today's modules."""
     from pfedeg.engine.compiled.engine import CompiledEngine as Fused
-    from pfedeg.engine.lowlevel import aligned_arrays
     from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
+    from pfedeg.engine.lowlevel import aligned_arrays
     from pfedeg.graphs.alignment import Rows, Shared
     from pfedeg.graphs.federation import Federation
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph
@@ -37,7 +38,7 @@ def current() -> dict[str, Any]:
     from pfedeg.objectives.self_adversarial import SelfAdversarial
     from pfedeg.optimizers.adam import Adam
 
-    def train(engine: Any, model: Any, tables: Any, pull: float, known: Any, part: Any, sampling: str) -> Work:
+    def train(engine: Any, model: Any, tables: Any, pull: float, known: Any, part: Any, sampling: Any) -> Work:
         adam = Adam()
         batches = Batches(epochs=1, size=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
         recipe = Recipe(model, SelfAdversarial(), adam, batches, Absorb(pull=pull))
@@ -52,23 +53,16 @@ def current() -> dict[str, Any]:
 
 def former() -> dict[str, Any]:
     """The same at 32c9117."""
-    from pfedeg.federation import Federation
-    from pfedeg.graph import KnowledgeGraph
-    from pfedeg.kernels import Absorb, Knowledge, Local, Moments, Positives, Tables, positives, questions
-    from pfedeg.kernels.fused import Fused
-    from pfedeg.models import MODELS, start_rows
-    from pfedeg.shared import Rows, Shared
-    from pfedeg.strategies import affinity
+    names = ("federation", "graph", "kernels", "kernels.fused", "models", "shared", "strategies", "strategies.affinity")
+    api = {name: value for module in names for name, value in vars(import_module(f"pfedeg.{module}")).items()}
 
     def train(engine: Any, model: Any, tables: Any, pull: float, known: Any, part: Any, sampling: str) -> Work:
-        local = Local(epochs=1, batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
-        state = Moments.zeros(tables)
-        return lambda: engine.train(
-            model, local, Absorb(pull=pull), tables, state, Knowledge(known, known[:0]), part, 7
-        )
+        local = api["Local"](epochs=1, batch=BATCH, negatives=NEGATIVES, sampling=sampling, chunk=CHUNK)
+        state, absorb = api["Moments"].zeros(tables), api["Absorb"](pull=pull)
+        knowledge = api["Knowledge"](known, known[:0])
+        return lambda: engine.train(model, local, absorb, tables, state, knowledge, part, 7)
 
-    mix, mean, weights = affinity.mix, affinity.mean, affinity.distance_weights
-    return locals()
+    return api | {"train": train, "weights": api["distance_weights"]}
 
 
 def synthetic_graph(kind: Any) -> Any:

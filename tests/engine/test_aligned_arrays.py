@@ -19,7 +19,7 @@ def test_arrays_begin_with_a_cache_line(shape, kind):
         for array in (aligned_arrays.empty(shape, kind), aligned_arrays.zeros(shape, kind)):
             assert array.shape == shape
             assert array.dtype == kind
-            assert aligned_arrays.begins_line(array)
+            assert aligned_arrays.is_aligned(array)
     assert not aligned_arrays.zeros(shape, kind).any()
 
 
@@ -34,9 +34,9 @@ def test_a_copy_is_its_own():
 
 def test_arrays_that_are_not_aligned_are_recognised():
     memory = aligned_arrays.zeros((4, 16), np.float32)
-    assert aligned_arrays.begins_line(memory[1:])
-    assert not aligned_arrays.begins_line(memory[:, 1:])
-    assert not aligned_arrays.begins_line(memory.reshape(-1)[1:])
+    assert aligned_arrays.is_aligned(memory[1:])
+    assert not aligned_arrays.is_aligned(memory[:, 1:])
+    assert not aligned_arrays.is_aligned(memory.reshape(-1)[1:])
 
 
 def shifted(array, numbers):

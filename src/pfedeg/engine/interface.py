@@ -34,7 +34,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Absorb:
-    """How knowledge from the server enters local training: a closed set, which engines fuse into the update."""
+    """How knowledge from the server enters local training. Engines fuse these into the update, so the set is fixed."""
 
     replace: bool = False  # start the round from the received rows (the paper's "Init")
     pull: float = 0.0  # β of β · ‖E − K‖ (the paper's "Reg")
@@ -55,7 +55,7 @@ class Recipe:
 
 
 class Knowledge(NamedTuple):
-    """What the loss refers to beside the triples; of size (0, width) where nothing does."""
+    """The rows that the regularisers compare the entity table with; of size (0, width) where there is none."""
 
     received: Mat  # K of PFedEG, G of FedEC: a row per local entity
     previous: Mat  # P of FedEC: the client's own table at the end of its previous round
@@ -132,11 +132,11 @@ def questions(
     """Group triples by question; also the order that says which triple each rank belongs to."""
     key = triples[:, given].astype(np.int64) * relations + triples[:, 1]
     keys, which, answers = np.unique(key, return_inverse=True, return_counts=True)
-    asked = np.argsort(answers, kind="stable")  # who has as many answers is ranked together
+    by_answers = np.argsort(answers, kind="stable")  # queries with as many answers are ranked together
     turn = np.empty(len(keys), np.int64)
-    turn[asked] = np.arange(len(keys))
+    turn[by_answers] = np.arange(len(keys))
     order = np.argsort(turn[which], kind="stable")
-    keys, first = keys[asked], np.concatenate([[0], np.cumsum(answers[asked])])
+    keys, first = keys[by_answers], np.concatenate([[0], np.cumsum(answers[by_answers])])
     place = np.searchsorted(known.keys, keys)
     size = known.start[place + 1] - known.start[place]
     start = np.concatenate([[0], np.cumsum(size)])

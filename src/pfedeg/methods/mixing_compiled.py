@@ -1,8 +1,7 @@
 """The server's sums over the owners of each aligned id, compiled; the same for any number of threads.
 
 Uploads stay where they are: kernels get the address of each client's first row (0 for a client that is not selected).
-Threads take the next ids until none are left. What is summed over ids is summed in integers, whose order does not
-matter.
+Every thread has a part of the ids. What is summed over ids is summed in integers, whose order does not matter.
 """
 
 import math
@@ -12,21 +11,17 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from pfedeg.engine.lowlevel.compile import STOP, jit, jit_reordered, kernel, take
+from pfedeg.engine.lowlevel.compile import inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import prefetch
 
-IDS = 64  # that a thread takes at a time
 AHEAD = 8  # rows are prefetched so many owners before they are needed
 
 
 @kernel
 def count(thread, threads, sync, owners, clients, tables):
     """How many ids each two clients i < j share; one table per thread, as long as there are tables."""
-    while thread < len(tables):
-        first, last = _next_ids(sync, owners)
-        if first >= last:
-            return
-        for k in range(first, last):
+    if thread < len(tables):
+        for k in _part_of_ids(thread, len(tables), owners):
             for a in range(owners.start[k], owners.start[k + 1]):
                 for b in range(a + 1, owners.start[k + 1]):
                     tables[thread, clients * owners.client[a] + owners.client[b]] += 1
@@ -35,11 +30,8 @@ def count(thread, threads, sync, owners, clients, tables):
 @kernel
 def similarities(thread, threads, sync, owners, uploads, width, scale, inverses, tables):
     """Σ over the ids that two clients i < j share of exp(cos(E_i, E_j)), in units of 1 / scale."""
-    while thread < len(tables):
-        first, last = _next_ids(sync, owners)
-        if first >= last:
-            return
-        for k in range(first, last):
+    if thread < len(tables):
+        for k in _part_of_ids(thread, len(tables), owners):
             begin, end = owners.start[k], owners.start[k + 1]
             for a in range(begin, end):
                 _prefetch_row(uploads, owners, a + AHEAD, width)
@@ -57,60 +49,52 @@ def similarities(thread, threads, sync, owners, uploads, width, scale, inverses,
 def mix(thread, threads, sync, owners, uploads, width, results, changes, weights, p):
     """E_i + p · Σ_j W_ij (E_j − E_i) / Σ_j W_ij over the owners j of each id, for its selected owners i."""
     change = changes[thread, :width]
-    while True:
-        first, last = _next_ids(sync, owners)
-        if first >= last:
-            return
-        for k in range(first, last):
-            begin, end = owners.start[k], owners.start[k + 1]
-            for a in range(begin, end):
-                i = owners.client[a]
-                _prefetch_row(uploads, owners, a + AHEAD, width)
-                _prefetch_row(results, owners, a + AHEAD, width)
-                if results[i] == 0:
-                    continue
-                own, new = _row_at(uploads[i], owners.row[a], width), _row_at(results[i], owners.row[a], width)
-                change[:], total = np.float32(0.0), 0.0
-                for b in range(begin, end):
-                    j = owners.client[b]
-                    other, weight = _row_at(uploads[j], owners.row[b], width), np.float32(weights[i, j])
-                    total += weights[i, j]
-                    for w in range(width):
-                        change[w] += weight * (other[w] - own[w])
-                share = np.float32(p / total if total > 0.0 else 0.0)
+    for k in _part_of_ids(thread, threads, owners):
+        begin, end = owners.start[k], owners.start[k + 1]
+        for a in range(begin, end):
+            i = owners.client[a]
+            _prefetch_row(uploads, owners, a + AHEAD, width)
+            _prefetch_row(results, owners, a + AHEAD, width)
+            if results[i] == 0:
+                continue
+            own, new = _row_at(uploads[i], owners.row[a], width), _row_at(results[i], owners.row[a], width)
+            change[:], total = np.float32(0.0), 0.0
+            for b in range(begin, end):
+                j = owners.client[b]
+                other, weight = _row_at(uploads[j], owners.row[b], width), np.float32(weights[i, j])
+                total += weights[i, j]
                 for w in range(width):
-                    new[w] = own[w] + share * change[w]
+                    change[w] += weight * (other[w] - own[w])
+            share = np.float32(p / total if total > 0.0 else 0.0)
+            for w in range(width):
+                new[w] = own[w] + share * change[w]
 
 
 @kernel
 def mean(thread, threads, sync, owners, uploads, width, results, totals):
     """The mean of the owners' rows, for all selected owners; summed in float64."""
     total = totals[thread, :width]
-    while True:
-        first, last = _next_ids(sync, owners)
-        if first >= last:
-            return
-        for k in range(first, last):
-            begin, end = owners.start[k], owners.start[k + 1]
-            total[:] = 0.0
-            for a in range(begin, end):
-                _prefetch_row(uploads, owners, a + AHEAD, width)
-                _prefetch_row(results, owners, a + AHEAD, width)
-                row = _row_at(uploads[owners.client[a]], owners.row[a], width)
+    for k in _part_of_ids(thread, threads, owners):
+        begin, end = owners.start[k], owners.start[k + 1]
+        total[:] = 0.0
+        for a in range(begin, end):
+            _prefetch_row(uploads, owners, a + AHEAD, width)
+            _prefetch_row(results, owners, a + AHEAD, width)
+            row = _row_at(uploads[owners.client[a]], owners.row[a], width)
+            for w in range(width):
+                total[w] += row[w]
+        for a in range(begin, end):
+            if results[owners.client[a]] != 0:
+                new = _row_at(results[owners.client[a]], owners.row[a], width)
                 for w in range(width):
-                    total[w] += row[w]
-            for a in range(begin, end):
-                if results[owners.client[a]] != 0:
-                    new = _row_at(results[owners.client[a]], owners.row[a], width)
-                    for w in range(width):
-                        new[w] = total[w] / (end - begin)
+                    new[w] = total[w] / (end - begin)
 
 
-@jit
-def _next_ids(sync, owners):
-    """The next ids for a thread; none when all are taken or the team must stop."""
-    first = take(sync, IDS)
-    return first, 0 if sync[STOP] != 0 else min(first + IDS, len(owners.start) - 1)
+@inline
+def _part_of_ids(thread, threads, owners):
+    """The ids of a thread."""
+    ids = len(owners.start) - 1
+    return range(ids * thread // threads, ids * (thread + 1) // threads)
 
 
 @jit

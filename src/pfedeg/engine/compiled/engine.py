@@ -59,39 +59,26 @@ class CompiledEngine:
         key: int,
     ) -> float:
         """See `Engine.train`."""
-        model, batches = recipe.model, recipe.batches
+        model, batches, absorb = recipe.model, recipe.batches, recipe.absorb
         adam, objective = recipe.optimizer, recipe.objective
         if not has_compiled_code(recipe) or not (isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
             return self._numpy.train(recipe, tables, state, knowledge, positives, key)
-        n = len(positives.triples)
+        n, done = len(positives.triples), int(state["steps"][0])
+        steps = batches.epochs * -(-n // batches.size)
         keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
-        settings = make_settings(batches, objective, adam, recipe.absorb, len(tables.entity))
+        settings = make_settings(batches, objective, adam, absorb, len(tables.entity))
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
         padded = Tables(*(pad(model, table) for table in tables))
-        known = Knowledge(*(pad(model, rows) for rows in knowledge))
-        worked = Moments(*(pad(model, array) for array in moments))
-        done, steps = int(state["steps"][0]), batches.epochs * -(-n // batches.size)
+        padded_moments = Moments(*(pad(model, moment) for moment in moments))
         workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
         workspace.rows.steps[:] = 0 if done else -1
-        arguments = (
-            model,
-            settings,
-            chunk,
-            make_contrast(recipe.absorb),
-            padded,
-            worked,
-            known,
-            positives,
-            orders,
-            negative_keys,
-            make_rates(adam, done, steps),
-            workspace,
-        )
-        self._team.run(train, *arguments)
-        for changed, kept in zip((*padded, *worked), (*tables, *moments), strict=True):
+        knowledge, rates = Knowledge(*(pad(model, rows) for rows in knowledge)), make_rates(adam, done, steps)
+        arguments = padded, padded_moments, knowledge, positives, orders, negative_keys, rates, workspace
+        self._team.run(train, model, settings, chunk, make_contrast(absorb), *arguments)
+        for changed, kept in zip((*padded, *padded_moments), (*tables, *moments), strict=True):
             unpad(model, changed, kept)
         state["steps"][0] += steps
         return float(workspace.sums.total[LOSS]) / (n * batches.epochs)

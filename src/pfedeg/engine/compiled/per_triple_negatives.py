@@ -8,7 +8,7 @@ import numpy as np
 
 from pfedeg.engine.compiled.lanes.loops import compare, gather_eight
 from pfedeg.engine.compiled.lanes.operations import compose, spread
-from pfedeg.engine.compiled.negative_sampling import EXCLUDED, draw_own
+from pfedeg.engine.compiled.negative_sampling import EXCLUDED, part_of
 from pfedeg.engine.compiled.self_adversarial import finish, weigh, weigh_positive
 from pfedeg.engine.lowlevel.compile import inline, jit
 from pfedeg.engine.lowlevel.vectors import EIGHT, LANES, ONE, add, clear, prefetch, scale, store
@@ -16,31 +16,10 @@ from pfedeg.engine.lowlevel.vectors import EIGHT, LANES, ONE, add, clear, prefet
 AHEAD = 64  # rows are prefetched so many negatives before they are needed
 
 
-@inline
-def _part(thread, threads, size):
-    """The first positive of a thread, and the one after its last."""
-    return size * thread // threads, size * (thread + 1) // threads
-
-
-@jit
-def draw(thread, threads, s, entities, positives, chosen, first, key, w):
-    """Draw the negatives of a thread's positives, and note which rows the batch touches."""
-    lo, hi = _part(thread, threads, len(chosen))
-    batch, touched = w.batch, w.rows.touched
-    for i in range(lo, hi):
-        triple, ids = positives.triples[chosen[i]], batch.ids[i]
-        batch.triple[i, 0], batch.triple[i, 1], batch.triple[i, 2] = triple[0], triple[1], triple[2]
-        batch.count[i] = draw_own(s, entities, positives, chosen[i], first + i, key, w.scratch.marks[thread], ids)
-        if s.lazy:
-            touched[triple[0]] = touched[triple[2]] = True
-            for j in range(batch.count[i]):
-                touched[ids[j]] = True
-
-
 @jit
 def forward_backward(thread, threads, model, s, table, size, factor, w):
     """Losses, and gradients by scores, heads, relations and tails, of a thread's positives."""
-    lo, hi = _part(thread, threads, size)
+    lo, hi = part_of(thread, threads, size)
     batch, gradients, by_query = w.batch, w.gradients, w.scratch.by_query[thread, 0]
     for i in range(lo, hi):
         following = min(i + 1, hi - 1)
@@ -51,7 +30,7 @@ def forward_backward(thread, threads, model, s, table, size, factor, w):
         compose(model, table[h], w.relation[r], q)
         clear(by_query)
         _process_negatives(model, s, q, table, batch.ids[i], batch.ids[following], weight, state, by_query)
-        loss, share = finish(batch.count[i], factor, weight, state)
+        loss, share = finish(batch.counted[i], factor, weight, state)
         scale(by_query, share)
         loss += weigh_positive(model, q, table[t], factor, gradients.rows[i], gradients.rows[size + i])
         add(by_query, gradients.rows[i])
@@ -85,18 +64,18 @@ def _process_negatives(model, s, q, table, ids, following, weight, state, by_que
 @jit
 def sort(thread, threads, size, w):
     """A stable counting sort of a thread's pairs by entity."""
-    lo, hi = _part(thread, threads, size)
+    lo, hi = part_of(thread, threads, size)
     batch, pairs, start = w.batch, w.pairs, w.pairs.start[thread]
     following = start[1:]
     start[:] = 0
     for i in range(lo, hi):
-        for j in range(batch.count[i]):
+        for j in range(batch.counted[i]):
             following[np.uint32(batch.ids[i, j])] += 1  # unsigned: numba does not test for negative indices
     begin = lo * (len(pairs.weight) // len(batch.triple))
     for e in range(len(start)):
         begin, start[e] = begin + start[e], begin
     for i in range(lo, hi):  # where an entity's next pair goes moves on, until it is where the next entity's begin
-        for j in range(batch.count[i]):
+        for j in range(batch.counted[i]):
             entity = np.uint32(batch.ids[i, j])
             place = np.uint32(following[entity])
             following[entity] = place + np.uint32(1)

@@ -3,35 +3,18 @@
 import numpy as np
 
 from pfedeg.engine.compiled.lanes.operations import compare_group, compose, exchange, spread
-from pfedeg.engine.compiled.negative_sampling import EXCLUDED, draw_shared, exclude
+from pfedeg.engine.compiled.negative_sampling import EXCLUDED, exclude, part_of
 from pfedeg.engine.compiled.self_adversarial import finish, weigh, weigh_positive
 from pfedeg.engine.lowlevel.compile import jit
 from pfedeg.engine.lowlevel.vectors import EIGHT, prefetch
 
 
 @jit
-def draw(thread, threads, s, members, entities, positives, chosen, first, key, w):
-    """Draw the negatives of a thread's groups, and note which rows the batch touches."""
-    groups, batch, touched = -(-len(chosen) // members), w.batch, w.rows.touched
-    for group in range(groups * thread // threads, groups * (thread + 1) // threads):
-        ids = batch.ids[group]
-        draw_shared(s, entities, first + group * members, key, ids)
-        for i in range(group * members, min((group + 1) * members, len(chosen))):
-            triple = positives.triples[chosen[i]]
-            batch.triple[i, 0], batch.triple[i, 1], batch.triple[i, 2] = triple[0], triple[1], triple[2]
-            if s.lazy:
-                touched[triple[0]] = touched[triple[2]] = True
-        if s.lazy:
-            for j in range(s.negatives):
-                touched[ids[j]] = True
-
-
-@jit
 def forward_backward(thread, threads, model, s, members, table, positives, chosen, factor, w):
     """Losses, and gradients by heads, relations, tails and negatives, of a thread's groups."""
     size = len(chosen)
-    groups = -(-size // members)
-    for group in range(groups * thread // threads, groups * (thread + 1) // threads):
+    lo, hi = part_of(thread, threads, -(-size // members))
+    for group in range(lo, hi):
         first, last = group * members, min((group + 1) * members, size)
         _process_group(thread, model, s, group, first, last, table, positives, chosen, factor, w)
 
@@ -46,13 +29,13 @@ def _process_group(thread, model, s, group, first, last, table, positives, chose
         compose(model, table[batch.triple[i, 0]], w.relation[batch.triple[i, 1]], batch.query[i])
     for j in range(0, len(ids), EIGHT):
         compare_group(model, batch.query, first, last, table, ids, j, batch.weight)
-    scores, count = batch.weight[first:last], batch.count[first:last]
+    scores, count = batch.weight[first:last], batch.counted[first:last]
     exclude(s, positives, chosen[first:last], ids, w.scratch.marks[thread], scores, count)
     for i in range(first, last):
         tail, by_tail = table[batch.triple[i, 2]], gradients.rows[size + i]
         batch.weight[i, s.negatives :] = EXCLUDED  # padding
         weigh(s.alpha, 0, len(ids), batch.weight[i], state)
-        loss, _ = finish(batch.count[i], factor, batch.weight[i], state)
+        loss, _ = finish(batch.counted[i], factor, batch.weight[i], state)
         loss += weigh_positive(model, batch.query[i], tail, factor, by_query[i - first], by_tail)
         batch.loss[i] = np.float32(0.5) * loss
     part = 2 * size + group * len(ids)

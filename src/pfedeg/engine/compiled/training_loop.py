@@ -16,9 +16,10 @@ from pfedeg.engine.compiled import per_triple_negatives as own
 from pfedeg.engine.compiled import shared_negatives as shared
 from pfedeg.engine.compiled.lanes.loops import gather
 from pfedeg.engine.compiled.lanes.operations import prepare
+from pfedeg.engine.compiled.negative_sampling import draw
 from pfedeg.engine.compiled.row_updates import adam, add_contrast_gradient, add_pull_gradient, catch_up, measure
 from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, STOPPED, STRIP
-from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, kernel
+from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import ZERO, add, clear, prefetch
 
 
@@ -38,7 +39,7 @@ def train(
         for first in range(0, n, s.batch):
             chosen = orders[epoch, first : min(first + s.batch, n)]
             size = len(chosen)
-            _draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
+            draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
             if s.lazy:
                 barrier(threads, sync)
                 _list_rows(thread, threads, True, w.rows)
@@ -60,15 +61,6 @@ def train(
     if s.lazy:
         _list_rows(thread, threads, False, w.rows)
         _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
-
-
-@jit
-def _draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w):
-    """Pass 1."""
-    if chunk is None:
-        own.draw(thread, threads, s, entities, positives, chosen, first, key, w)
-    else:
-        shared.draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w)
 
 
 @jit
@@ -150,16 +142,12 @@ def _add_losses(sync, size, w):
     w.sums.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
 
 
-@jit
+@jit_reordered
 def _sum(numbers):
-    """The sum, in four parts that need not wait for each other."""
-    a = b = c = d = 0.0
-    whole = len(numbers) - len(numbers) % 4
-    for i in range(0, whole, 4):
-        a, b, c, d = a + numbers[i], b + numbers[i + 1], c + numbers[i + 2], d + numbers[i + 3]
-    for i in range(whole, len(numbers)):
-        a += numbers[i]
-    return (a + b) + (c + d)
+    result = 0.0
+    for number in numbers:
+        result += number
+    return result
 
 
 @jit

@@ -60,7 +60,7 @@ class Batch(NamedTuple):
     triple: Ids  # (batch, 3)
     query: Mat  # (batch + 1, width); the last one is zero
     ids: Ids  # (groups, negatives)
-    count: Ids  # (batch,) how many of its negatives count
+    counted: Ids  # (batch,) how many of its negatives count
     weight: Mat  # (batch + 1, negatives) scores, then the gradients of the loss by the scores; the last row is zero
     loss: Mat  # (batch,)
 
@@ -86,7 +86,7 @@ class Pairs(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of each thread."""
 
-    marks: NDArray[np.uint64]  # (threads, words) a set of entities, one bit each
+    marks: NDArray[np.bool_]  # (threads, entities) a set of entities, empty between uses
     softmax: Mat  # (threads, 3 · LANES) the state of a running softmax
     by_query: Mat  # (threads, group + padding, width) gradients of a group's queries
     by_row: Mat  # (threads, block, width) gradients of a block of rows
@@ -129,7 +129,7 @@ def pad(model: Model, rows: Mat) -> Mat:
     """Aligned rows, every `dim` numbers (complex rows have two such parts) padded with zeros to whole vectors."""
     dim = model.dim
     if dim % PADDING == 0:
-        return rows if aligned_arrays.begins_line(rows) else aligned_arrays.copy(rows)
+        return rows if aligned_arrays.is_aligned(rows) else aligned_arrays.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
     padded = aligned_arrays.zeros((*parts.shape[:2], dim + -dim % PADDING), np.float32)
     padded[:, :, :dim] = parts
@@ -198,7 +198,7 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             triple=ids(batch, 3),
             query=floats(batch + 1, width),
             ids=ids(groups, negatives),
-            count=ids(batch),
+            counted=ids(batch),
             weight=floats(batch + 1, negatives),
             loss=floats(batch),
         ),
@@ -215,7 +215,7 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             weight=floats(pairs),
         ),
         Scratch(
-            marks=aligned_arrays.zeros((threads, -(-entities // 512) * 8), np.uint64),
+            marks=np.zeros((threads, entities), np.bool_),
             softmax=floats(threads, 3 * LANES),
             by_query=floats(threads, members + 5, width),  # room for a last six
             by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),

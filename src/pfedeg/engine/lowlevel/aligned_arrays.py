@@ -1,4 +1,4 @@
-"""Arrays that begin with a line of the cache: eight numbers that lie across two lines cost two reads."""
+"""Arrays aligned to cache lines: a vector that spans two lines takes two reads."""
 
 from math import prod
 from typing import Any, TypeVar
@@ -6,32 +6,32 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-LINE = 64  # bytes
+CACHE_LINE = 64  # bytes
 Number = TypeVar("Number", bound=np.generic)
 
 
 def empty(shape: tuple[int, ...], kind: type[Number] | np.dtype[Number]) -> NDArray[Number]:
-    """Numbers yet to be written."""
-    return _begin_line(np.empty(prod(shape) + LINE // np.dtype(kind).itemsize, kind), shape)
+    """An array whose numbers are yet to be written."""
+    return _align(np.empty(prod(shape) + CACHE_LINE // np.dtype(kind).itemsize, kind), shape)
 
 
 def zeros(shape: tuple[int, ...], kind: type[Number] | np.dtype[Number]) -> NDArray[Number]:
-    """Zeros."""
-    return _begin_line(np.zeros(prod(shape) + LINE // np.dtype(kind).itemsize, kind), shape)
+    """An array of zeros."""
+    return _align(np.zeros(prod(shape) + CACHE_LINE // np.dtype(kind).itemsize, kind), shape)
 
 
 def copy(array: NDArray[Number]) -> NDArray[Number]:
-    """The same numbers."""
+    """An aligned copy."""
     result = empty(array.shape, array.dtype)
     result[...] = array
     return result
 
 
-def begins_line(array: NDArray[Any]) -> bool:
-    """Whether an array is as those that are made here."""
-    return array.size == 0 or (array.flags.c_contiguous and array.ctypes.data % LINE == 0)
+def is_aligned(array: NDArray[Any]) -> bool:
+    """Whether an array is contiguous and begins with a cache line."""
+    return array.size == 0 or (array.flags.c_contiguous and array.ctypes.data % CACHE_LINE == 0)
 
 
-def _begin_line(memory: NDArray[Number], shape: tuple[int, ...]) -> NDArray[Number]:
-    first = -memory.ctypes.data % LINE // memory.itemsize
+def _align(memory: NDArray[Number], shape: tuple[int, ...]) -> NDArray[Number]:
+    first = -memory.ctypes.data % CACHE_LINE // memory.itemsize
     return memory[first : first + prod(shape)].reshape(shape)

@@ -1,4 +1,4 @@
-"""Where machine code is kept from run to run: a folder of this user's own, safe with several processes at once."""
+"""The cache of machine code: a folder of this user, safe with several processes at once."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ _STATE = re.compile(r"[0-9a-f]{12}")
 
 @cache
 def folder() -> Path | None:
-    """The folder for this state of the kernels' sources; None where nothing can be kept."""
+    """The folder for the present sources of compiled code; None where nothing can be written."""
     package = Path(__file__).parents[2]
     sources = sorted([*(package / "engine").glob("**/*.py"), *(package / "methods").glob("mixing*.py")])
     state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
@@ -36,24 +36,24 @@ def folder() -> Path | None:
 
 
 def is_first_use() -> bool:
-    """Whether there is no machine code yet for these kernels on this machine."""
+    """Whether nothing is cached yet for the present sources."""
     found = folder()
     return found is None or not any(found.glob("**/*.nbi"))
 
 
 def keep_apart(dispatcher: Any) -> None:
-    """Let every process write machine code to files of its own.
+    """Let every process write machine code to files with unique names.
 
     Numba numbers the files, and two processes that compile for different types at the same time take the same number:
-    one would then load the other's code. Names that no other process uses leave only the index to be overwritten,
-    which is whole at every moment; what is lost from it is compiled once more.
+    one would then load the other's code. With unique names only the index can be overwritten, atomically; code that
+    is lost from it is compiled once more.
     """
     file = dispatcher._cache._cache_file
     file._data_name_pattern = file._data_name_pattern.replace("{number", f"{uuid4().hex[:12]}.{{number")
 
 
 def _places() -> Iterator[Path]:
-    """Where to try, best first. A read-only installation does not matter: nothing is kept beside the sources."""
+    """Candidates, best first. Nothing is written beside the sources, so the installation may be read-only."""
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"]) / "pfedeg"
     with suppress(RuntimeError):  # a user without a home
@@ -66,7 +66,7 @@ def _places() -> Iterator[Path]:
 
 
 def _is_ours_alone(place: Path) -> bool:
-    """Whether nobody else can have put code there for us to run."""
+    """Whether no other user can have put code there for us to run."""
     if not hasattr(os, "getuid"):
         return True  # Windows: temporary files are each user's own
     found = place.lstat()
@@ -74,7 +74,7 @@ def _is_ours_alone(place: Path) -> bool:
 
 
 def _remove_unused(place: Path) -> None:
-    """Forget former states of the sources that no process began with for long."""
+    """Remove the caches of former sources that no process has used for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
     for path in place.iterdir():
         with suppress(FileNotFoundError):  # another process removes it too

@@ -60,9 +60,9 @@ def _compile(function: F, **options: Any) -> F:
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they wait for each other
-# at barriers and share out work by atomic counters in one int64 array. Counters lie a cache line apart.
-LINE = 8
-STOP, ARRIVED, PHASE, NEXT = 0, LINE, 2 * LINE, 3 * LINE
+# at barriers and share out work by atomic counters in one int64 array.
+STRIDE = 8  # int64 numbers from one counter to the next: a cache line
+STOP, ARRIVED, PHASE, NEXT = 0, STRIDE, 2 * STRIDE, 3 * STRIDE
 
 
 class Team:
@@ -73,7 +73,7 @@ class Team:
         self.size = size
         self._workers: list[ThreadPoolExecutor] = []
         self._lock = Lock()  # two calls at once would wait for each other's threads forever
-        self._sync = np.zeros(4 * LINE, np.int64)
+        self._sync = np.zeros(4 * STRIDE, np.int64)
         self._stopped = False
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -82,7 +82,7 @@ class Team:
             self._run(function, arguments)
 
     def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        sync = self._sync = np.zeros(4 * LINE, np.int64)  # before the flag is read, so that `stop` reaches one of them
+        sync = self._sync = np.zeros(4 * STRIDE, np.int64)  # set before the flag is read: `stop` sets both
         if self._stopped:
             return
         self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]

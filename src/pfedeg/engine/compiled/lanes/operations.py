@@ -1,6 +1,5 @@
-"""What a model needs to run compiled, and the operations made of it, each an overload for a model or kind of model.
+"""What a model needs to run compiled: each operation is overloaded for a model or a kind of model.
 
-A model implements:
 prepare       what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
 compose       forward: q = compose(h, r), r prepared
 spread        backward: gradients of h and r from the gradient of q, r prepared
@@ -8,12 +7,8 @@ span, part, put_part, no_part    how loops go over a row: by vectors, or by vect
 accumulate, sign, offset         the score: offset + sign · the sum of what is accumulated
 add_slope     backward: the gradient of a query or, as scores are symmetric, of a row
 
-From these follow (`loops`):
-compare       forward: scores of a query with eight rows; compare_group, of many queries; compare_one, with one row
-gather        backward: gradient of a row from its queries; gather_eight, of a query from eight rows; gather_one
-exchange      backward: gradients of some queries from the same rows, and of the rows from the queries
-line_up       ranking: a block of queries, as score_all needs them
-score_all     ranking: scores of a block of queries with all rows
+`loops` makes of these whatever is the same for all models. A kind of model also implements compare_group and exchange
+(shared negatives), line_up and score_all (ranking).
 
 `pfedeg.models` has each equation. Rows are whole vectors, as are the halves of complex ones (`workspace.pad`).
 """
