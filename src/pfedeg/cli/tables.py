@@ -26,7 +26,7 @@ Show = Callable[[float, str, bool], None]
 def meter(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
     """Progress, updated by calling the result with the amount done, a note, and whether the note is important.
 
-    A terminal shows a bar, which disappears at the end. Elsewhere, important notes are printed, and one every few seconds.
+    A terminal shows a bar until the end. Elsewhere, important notes are printed, and another one every few seconds.
     """
     shown = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[note]}")
     printed = time.monotonic()
@@ -86,7 +86,7 @@ def _note(training: RunLoop, done: Round, left: float | None) -> str:
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
-    """MRR and Hits per client and weighted, for each group (a method or a split). A single group may have no name."""
+    """MRR and Hits per client and weighted, by group (a method or a split). A single group may have no name."""
     table = Table(title=title, title_justify="left", title_style="bold")
     named = any(groups)
     if named:
@@ -119,7 +119,7 @@ def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Ta
 
 
 def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
-    """The client-wise relation graph: a row per learner, shares in percent; with many clients only the largest shares."""
+    """The client-wise relation graph: a row per learner, shares in percent; of many clients only the largest."""
     table = Table(
         title="Client-wise relation graph: who learns how much from whom", title_justify="left", title_style="bold"
     )
