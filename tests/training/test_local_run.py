@@ -608,7 +608,7 @@ def test_a_run_killed_at_any_moment_goes_on(
         assert not (out / "result.json").exists()
     done = subprocess.run(command(data, out, "--resume"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "goes on after round" in done.stderr
+    assert "continues after round" in done.stderr
     assert_same_run(out, long_run)
 
 

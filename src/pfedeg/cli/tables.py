@@ -1,4 +1,4 @@
-"""What people see in a terminal: progress with time left, tables, the affinity, a curve."""
+"""Terminal output: progress bars, tables of metrics and answers, and curves."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ Show = Callable[[float, str, bool], None]
 
 @contextmanager
 def meter(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
-    """How far something has come, shown by calls with what is done, a remark, and whether that is worth a line.
+    """Progress, updated by calling the result with the amount done, a note, and whether the note is important.
 
-    In a terminal a bar that vanishes at the end, elsewhere plain lines: those worth it, and one `every` few seconds.
+    A terminal shows a bar until the end. Elsewhere, important notes are printed, and another one every few seconds.
     """
     shown = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[note]}")
     printed = time.monotonic()
@@ -45,28 +45,28 @@ def meter(console: Console, label: str, total: float | None, every: float = LINE
 
 
 def remark(console: Console, text: str) -> None:
-    """A line that stays, above a bar where there is one."""
+    """Print a line, above the progress bar if there is one."""
     console.print(printable(text), highlight=False, soft_wrap=True)
 
 
 def ahead(began: float, done: float, total: float | None) -> str:
-    """The time left, by that since `began`, as an end of a remark."""
+    """The estimated time left, as the end of a note."""
     if not total or not 0 < done < total:
         return ""
     return f", {duration((time.monotonic() - began) / done * (total - done))} left"
 
 
 def watch(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
-    """The rounds of a run, shown as they pass."""
+    """The rounds of a run, with progress."""
     total = training.config.rounds
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
-        remark(console, f"{label}: goes on after round {before}")
+        remark(console, f"{label}: continues after round {before}")
     with meter(console, label, total) as show:
         show(before, "first round", False)
         for done in training:
             now, left = time.monotonic(), None
-            if done.number == before + 1:  # it may have compiled engine: no measure for the others
+            if done.number == before + 1:  # compilation may have slowed this round
                 began = now
             else:
                 left = (now - began) / (done.number - before - 1) * (total - done.number)
@@ -86,7 +86,7 @@ def _note(training: RunLoop, done: Round, left: float | None) -> str:
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
-    """MRR and Hits of each group (a method, a split): per client and weighted. A lone group may go without a name."""
+    """MRR and Hits per client and weighted, by group (a method or a split). A single group may have no name."""
     table = Table(title=title, title_justify="left", title_style="bold")
     named = any(groups)
     if named:
@@ -105,7 +105,7 @@ def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Weighted test metrics of several methods, the best of each column marked."""
+    """Weighted test metrics of several methods, with the best of each column highlighted."""
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("method")
     for name in COLUMNS:
@@ -119,7 +119,7 @@ def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Ta
 
 
 def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
-    """Who learns how much from whom: a row per learner, shares in percent; of many clients only the largest shares."""
+    """The client-wise relation graph: a row per learner, shares in percent; of many clients only the largest."""
     table = Table(
         title="Client-wise relation graph: who learns how much from whom", title_justify="left", title_style="bold"
     )
@@ -142,7 +142,7 @@ def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def predictions_table(predictions: Sequence[Any]) -> Table:
-    """Answers with rank and score, and the split of those that the client has."""
+    """Answers with rank and score, and the split of known ones."""
     table = Table()
     table.add_column("rank", justify="right")
     table.add_column("answer")
@@ -162,7 +162,7 @@ def predictions_table(predictions: Sequence[Any]) -> Table:
 
 
 def curve(points: Sequence[tuple[int, float]], width: int = 60, height: int = 8) -> str:
-    """Values over rounds, drawn with dots."""
+    """A plot of values over rounds, made of characters."""
     if len(points) < 2:
         return ""
     (first, _), (last, _) = points[0], points[-1]
