@@ -434,7 +434,7 @@ def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Pat
         process.send_signal(signal.SIGINT)  # it stops its server and its clients
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, output[-2000:] + errors[-2000:]
-    assert output.count("to the last bit those of the same run in one process") == 3
+    assert output.count("tables identical, bit for bit, to those of the same run in one process") == 3
     assert "0 of the 1,136 names of more than six letters" in output
     assert "proxy: nginx" in output or find_nginx() is None
     assert "Done in" in output
