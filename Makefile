@@ -4,11 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadfile
 
-<<<<<<< HEAD
-.PHONY: demo federation-demo test test-federation test-pykeen check docs picture golden bench curves clean
-=======
-.PHONY: demo federation-demo test test-all check docs golden bench curves clean
->>>>>>> 63b0b48d5acfebad623c280afeda0e64b2cc6ab5
+.PHONY: demo federation-demo test test-all check docs picture golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
