@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -65,14 +66,13 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: str = "") -> 
 
 
 def free_port() -> int:
-    """A port that is free, and the next one, too."""
+    """A port that is free, and the next one, too; below those that the system gives to connections meanwhile."""
     while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            with suppress(OSError):
-                other.bind(("127.0.0.1", port + 1))
-                return port
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
 
 
 class Site:
