@@ -68,14 +68,14 @@ def locked(path: Path, message: str) -> Iterator[None]:
 def try_lock(file: IO[Any]) -> bool:
     """Lock an open file exclusively until it is closed or the process ends; False if another process holds the lock."""
     try:
-        if os.name == "nt":
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # Windows
             import msvcrt
 
             file.seek(0)
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
         else:
-            import fcntl
-
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
@@ -123,5 +123,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not valid UTF-8; save the file as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None

@@ -396,7 +396,9 @@ def test_experiments_run_without_fcntl(tmp_path: Path, data: Path) -> None:
         "--only",
         "epochs=1",
     ]
-    code = f"import sys; sys.modules['fcntl'] = None; from pfedeg.cli.main import cli; cli({words!r})"
+    windows = "sys.modules['msvcrt'] = SimpleNamespace(locking=lambda *arguments: None, LK_NBLCK=2)"
+    imports = "import sys; from types import SimpleNamespace; sys.modules['fcntl'] = None"
+    code = f"{imports}; {windows}; from pfedeg.cli.main import cli; cli({words!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("done") == 2
