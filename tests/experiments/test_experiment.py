@@ -397,7 +397,7 @@ def test_experiments_run_without_fcntl(tmp_path: Path, data: Path) -> None:
         "epochs=1",
     ]
     windows = "sys.modules['msvcrt'] = SimpleNamespace(locking=lambda *arguments: None, LK_NBLCK=2)"
-    imports = "import sys; from types import SimpleNamespace; sys.modules['fcntl'] = None"
+    imports = "import subprocess, sys; from types import SimpleNamespace; sys.modules['fcntl'] = None"
     code = f"{imports}; {windows}; from pfedeg.cli.main import cli; cli({words!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
