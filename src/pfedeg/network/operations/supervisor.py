@@ -1,6 +1,5 @@
 """Keeps the processes of a folder running: one watches the others, restarts them when they die, and can be stopped."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError, RunError
-from pfedeg.files import write_json
+from pfedeg.files import try_lock, write_json
 from pfedeg.processes import end_with_parent
 
 BACKOFF = (0.5, 30.0)  # seconds before a dead process is restarted: at first, and at most
@@ -42,13 +41,11 @@ def lock(folder: Path) -> Iterator[None]:
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     with open(folder / "run" / "lock", "a+") as file:
         for left in range(5, -1, -1):  # `find` holds it for a moment
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(file):
                 break
-            except OSError:
-                if not left:
-                    raise InputError(f"{folder}: {RUNNING}") from None
-                time.sleep(0.1)
+            if not left:
+                raise InputError(f"{folder}: {RUNNING}")
+            time.sleep(0.1)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -59,9 +56,7 @@ def find(folder: Path) -> int | None:
     """The id of the process that watches a folder, if there is one."""
     try:
         with open(folder / "run" / "lock") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
+            if not try_lock(file):
                 return int(file.read() or 0) or None
     except (FileNotFoundError, ValueError):
         pass
