@@ -213,6 +213,11 @@ def test_buckets_hold_what_they_say_and_about_equally_many(values: list[int], ma
         assert int(low) <= value <= int(high or low)
 
 
+def test_a_value_on_a_quantile_is_the_last_of_its_bucket() -> None:
+    assert bucket_names([1, 2, 3, 4, 5], "number", 2, "x") == ["x≈1–3"] * 3 + ["x≈4–5"] * 2
+    assert bucket_names([1, 2, 2, 2, 3, 9], "number", 3, "x") == ["x≈1–2"] * 4 + ["x≈3–9"] * 2
+
+
 @pytest.mark.parametrize(
     ("text", "datatype", "value"),
     [
