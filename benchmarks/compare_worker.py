@@ -26,9 +26,9 @@ Work = Callable[[], object]
 
 def current() -> dict[str, Any]:
     """What the worker needs of today's modules."""
+    from pfedeg import aligned_arrays
     from pfedeg.engine.compiled.engine import CompiledEngine as Fused
     from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
-    from pfedeg.engine.lowlevel import aligned_arrays
     from pfedeg.graphs.alignment import Rows, Shared
     from pfedeg.graphs.federation import Federation
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph

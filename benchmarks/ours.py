@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curves import Point
+from pfedeg import aligned_arrays
 from pfedeg.engine.interface import Absorb, cores
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.graphs.alignment import Mat, Rows, Shared
 from pfedeg.methods import affinity, mixing
 from pfedeg.methods import mixing_reference as reference

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "pfedeg"
 LAYERS = [
     "errors",
     "randomness",
+    "aligned_arrays",
     "text",
     "processes",
     "files",

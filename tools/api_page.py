@@ -19,7 +19,7 @@ SECTIONS = {
         "training.rounds",
         "training.saved_run",
         "training.evaluation",
-        "training.answering",
+        "training.link_prediction",
     ),
     "Data": ("graphs.federation", "graphs.knowledge_graph"),
     "Registries": ("methods.registry", "models.registry", "objectives.registry", "optimizers.registry", "registry"),

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pfedeg.optimizers.registry import OPTIMIZERS as OPTIMIZERS
     from pfedeg.settings import NoSettings as NoSettings
     from pfedeg.settings import setting as setting
-    from pfedeg.training.answering import Prediction as Prediction
     from pfedeg.training.config import Config as Config
     from pfedeg.training.evaluation import Metrics as Metrics
+    from pfedeg.training.link_prediction import Prediction as Prediction
     from pfedeg.training.local_run import Training as Training
     from pfedeg.training.local_run import train as train
     from pfedeg.training.rounds import Round as Round
@@ -65,7 +65,7 @@ _HOMES = {
     "Optimizer": "optimizers.base",
     "OptimizerType": "optimizers.base",
     "PfedegError": "errors",
-    "Prediction": "training.answering",
+    "Prediction": "training.link_prediction",
     "Round": "training.rounds",
     "Rows": "graphs.alignment",
     "Run": "training.saved_run",

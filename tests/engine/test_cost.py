@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from matrix import matrix
+from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Knowledge, Positives, positives, questions
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team, jit
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph

@@ -14,8 +14,8 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.prediction import calibration
 from pfedeg.prediction.calibration import Bin, Pairs, calibration_error, collect, fit, reliability
-from pfedeg.training.answering import Calibration
 from pfedeg.training.config import Config
+from pfedeg.training.link_prediction import Calibration
 from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pfedeg.cli.answers import calibrate, predict, similar
 from pfedeg.cli.export import export
 from pfedeg.cli.federation import secret
 from pfedeg.cli.federation_client import client
@@ -19,6 +18,7 @@ from pfedeg.cli.federation_server import server
 from pfedeg.cli.importing import import_
 from pfedeg.cli.inspect import inspect
 from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.prediction import calibrate, predict, similar
 from pfedeg.cli.research import experiment, report, tune
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.text import plural

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg import randomness
+from pfedeg import aligned_arrays, randomness
 from pfedeg.settings import Value, build_settings, setting
 
 Mat = NDArray[np.float32]
@@ -85,7 +85,7 @@ class Tables(NamedTuple):
 
     def copy(self) -> "Tables":
         """A copy that can be changed in place."""
-        return Tables(self.entity.copy(), self.relation.copy())
+        return Tables(aligned_arrays.copy(self.entity), aligned_arrays.copy(self.relation))
 
 
 def start_rows(model: Model, width: int, key: int, ids: NDArray[np.integer]) -> Mat:

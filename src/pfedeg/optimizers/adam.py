@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfedeg import aligned_arrays
 from pfedeg.models.base import Tables
 from pfedeg.optimizers.base import OptimizerState, OptimizerType
 from pfedeg.settings import setting
@@ -23,7 +24,7 @@ class Adam:
     def init(self, tables: Tables) -> OptimizerState:
         entity, relation = tables
         moments = {"entity1": entity, "entity2": entity, "relation1": relation, "relation2": relation}
-        state: OptimizerState = {name: np.zeros_like(table) for name, table in moments.items()}
+        state: OptimizerState = {name: aligned_arrays.zeros_like(table) for name, table in moments.items()}
         return state | {"steps": np.zeros(1, np.int64)}
 
     def step(self, tables: Tables, state: OptimizerState, gradient: Tables) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split
-from pfedeg.training.answering import Answerer, Calibration
+from pfedeg.training.link_prediction import Answerer, Calibration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import numpy as np
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
-from pfedeg.training.answering import ask, look_up
+from pfedeg.training.link_prediction import ask, look_up
 
 Asked = tuple[Side, tuple[int, int]]  # the side to predict; the given entity and the relation
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg import randomness
+from pfedeg import aligned_arrays, randomness
 from pfedeg.engine.interface import Engine, Knowledge, positives
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
@@ -79,13 +79,13 @@ class Client:
         nothing = np.zeros((0, before.shape[1]), np.float32)
         received = previous = nothing
         if absorb.pull or absorb.contrast:
-            received = replaced.entity.copy() if absorb.replace else replaced.entity
+            received = aligned_arrays.copy(replaced.entity) if absorb.replace else replaced.entity
         if absorb.contrast:
             previous = before if state.trained else received
         if state.optimizer is None:
             optimizer = self.recipe.optimizer.init(tables)
         else:
-            optimizer = {name: array.copy() for name, array in state.optimizer.items()}
+            optimizer = {name: aligned_arrays.copy(array) for name, array in state.optimizer.items()}
         key = self._key("train", number)
         loss = engine.train(self.recipe, tables, optimizer, Knowledge(received, previous), self._positives, key)
         if not (np.isfinite(loss) and all(np.isfinite(table).all() for table in tables)):

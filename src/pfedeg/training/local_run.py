@@ -14,11 +14,11 @@ from pfedeg.graphs.triples import normal
 from pfedeg.methods.base import Method
 from pfedeg.models.base import ModelType, Tables
 from pfedeg.text import suggest
-from pfedeg.training.answering import Prediction, predict
 from pfedeg.training.client import ClientState, build_clients
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import InProcess, PooledInProcess
+from pfedeg.training.link_prediction import Prediction, predict
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 

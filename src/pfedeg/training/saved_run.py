@@ -17,9 +17,9 @@ from pfedeg.models.base import Model, Tables
 from pfedeg.models.registry import MODELS
 from pfedeg.settings import build_settings
 from pfedeg.text import suggest
-from pfedeg.training.answering import Answerer, Calibration, Prediction, ask, look_up, predict
 from pfedeg.training.config import REGISTRIES, USUAL, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
+from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, ask, look_up, predict
 from pfedeg.training.run_folder import RunFolder, saved_settings
 
 SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # others were a user's own

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedeg import randomness
+from pfedeg import aligned_arrays, randomness
 from pfedeg.engine.compiled import ranking
 from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
 from pfedeg.engine.compiled.training_loop import train
@@ -18,7 +18,6 @@ from pfedeg.engine.compiled.workspace import (
     unpad,
 )
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import Team
 from pfedeg.engine.reference import NumpyEngine
 from pfedeg.models.base import Mat, Model, Tables

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.lanes.operations import QUERIES, line_up, score_all
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.compile import jit, kernel, take
 from pfedeg.engine.lowlevel.vectors import LANES, ONE, ZERO, choose, fill, load, store
 from pfedeg.graphs.triples import Ids

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedeg import aligned_arrays
 from pfedeg.engine.interface import Absorb, Batches
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.engine.lowlevel.vectors import LANES, PADDING
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables

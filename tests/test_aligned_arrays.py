@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Knowledge, positives
-from pfedeg.engine.lowlevel import aligned_arrays
 from pfedeg.models.base import Tables
 from pfedeg.models.registry import MODELS
+from pfedeg.optimizers.adam import Adam
 from recipes import fresh, recipe
 from toy import toy_graph, toy_tables
 
@@ -61,3 +62,9 @@ def test_training_and_ranking_do_not_depend_on_where_arrays_begin(dim):
         scores = CompiledEngine(1).scores(model, tables, tables.entity[:5])
         results.append([loss, scores.tobytes(), *(array.tobytes() for array in (*tables, *state.values()))])
     assert results[1:] == results[:1] * 2
+
+
+def test_training_gets_aligned_tables_so_that_nothing_is_copied():
+    tables = Tables(np.zeros((5, 16), np.float32), np.zeros((2, 16), np.float32)).copy()
+    arrays = [*tables, *(array for name, array in Adam().init(tables).items() if name != "steps")]
+    assert all(aligned_arrays.is_aligned(array) for array in arrays)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side
     from pfedeg.prediction.answer_files import Row
     from pfedeg.prediction.question_files import Asked
-    from pfedeg.training.answering import Prediction
+    from pfedeg.training.link_prediction import Prediction
     from pfedeg.training.saved_run import Run
 
 COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
@@ -214,7 +214,7 @@ def _names(head: str | None, relation: str, tail: str | None) -> "Row":
 
 def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
     """The names of a question as in the graph."""
-    from pfedeg.training.answering import ask
+    from pfedeg.training.link_prediction import ask
 
     graph = run.graph(run.named(client))
     return _named(graph, *ask(graph, relation, head, tail))

@@ -1,4 +1,4 @@
-"""Arrays aligned to cache lines: a vector that spans two lines takes two reads."""
+"""Arrays aligned to cache lines, which compiled code takes without copying them first."""
 
 from math import prod
 from typing import Any, TypeVar
@@ -18,6 +18,11 @@ def empty(shape: tuple[int, ...], kind: type[Number] | np.dtype[Number]) -> NDAr
 def zeros(shape: tuple[int, ...], kind: type[Number] | np.dtype[Number]) -> NDArray[Number]:
     """An array of zeros."""
     return _align(np.zeros(prod(shape) + CACHE_LINE // np.dtype(kind).itemsize, kind), shape)
+
+
+def zeros_like(array: NDArray[Number]) -> NDArray[Number]:
+    """Zeros in the shape of an array."""
+    return zeros(array.shape, array.dtype)
 
 
 def copy(array: NDArray[Number]) -> NDArray[Number]:

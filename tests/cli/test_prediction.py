@@ -18,7 +18,7 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import SPLITS, Side
 from pfedeg.methods.mixing import mean, mix
 from pfedeg.prediction.explanation import Explainer
-from pfedeg.training import answering as prediction
+from pfedeg.training import link_prediction as prediction
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
@@ -55,7 +55,7 @@ def by_hand(run: Path, side: Side, given: int, relation: int) -> list[tuple[str,
 
 @pytest.mark.parametrize("side", ["tail", "head"])
 @pytest.mark.parametrize("known", [True, False])
-def test_answers_are_the_best_of_all_entities(
+def test_prediction_are_the_best_of_all_entities(
     run: Path, side: Side, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prediction, "MOST_SCORES", 30)  # two questions at a time
@@ -127,7 +127,7 @@ def test_a_file_of_questions(run: Path, tmp_path: Path) -> None:
     assert [row["tail"] for row in rows[:3]] == [each["entity"] for each in alone["predictions"]]
 
 
-def test_answers_come_in_the_order_of_the_questions_and_overwrite_nothing(run: Path, tmp_path: Path) -> None:
+def test_prediction_come_in_the_order_of_the_questions_and_overwrite_nothing(run: Path, tmp_path: Path) -> None:
     graph = Run(run).graph(CLIENT)
     (head, relation, tail), *_ = graph.named("train")
     heads, tails = pa.array([None, head, None]), pa.array([tail, None, tail])
