@@ -25,6 +25,7 @@ LAYERS = [
     "models",
     "objectives",
     "optimizers",
+    "gradient_check",
     "engine",
     "methods",
     "training",
