@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pfedeg.cli.tables import metrics_table, watch
+from pfedeg.cli.tables import metrics_table, rounds_with_progress
 from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.methods.registry import METHODS
@@ -49,7 +49,9 @@ def main() -> None:
     engine = default_engine(options.threads)
     source = options.dataset
     training = Training(federation, config, out=options.out, resume=True, engine=engine, source=source)
-    for _ in watch(training, Console(stderr=True), f"{options.dataset} {options.method} {options.model}"):
+    for _ in rounds_with_progress(
+        training, Console(stderr=True), f"{options.dataset} {options.method} {options.model}"
+    ):
         pass
     result = training.result or {}
     valid = {line["round"]: line["valid"]["weighted"]["mrr"] for line in training.history if "valid" in line}

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from curves import SAMPLINGS, Point
 from ours import NAMES
-from pfedeg.cli.tables import watch
+from pfedeg.cli.tables import rounds_with_progress
 from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.methods.registry import METHODS
@@ -33,7 +33,7 @@ def measure(options: argparse.Namespace) -> Iterable[Point]:
             )
             out = options.out and options.out / f"{model}-{sampling}"
             training = Training(federation, config, out=out, resume=True, engine=default_engine())
-            for _ in watch(training, Console(stderr=True), f"{NAMES[model]}, {sampling} negatives"):
+            for _ in rounds_with_progress(training, Console(stderr=True), f"{NAMES[model]}, {sampling} negatives"):
                 pass
             for line in training.history:
                 if "valid" in line:

@@ -44,7 +44,7 @@ def folder(synthetic: Federation, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
+def sigint_enabled() -> Iterator[None]:
     """What is started in the background ignores SIGINT, as do its children; a test must not depend on that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

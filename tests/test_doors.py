@@ -115,10 +115,10 @@ def test_predict_explains(part: Part, run: Path) -> None:
     lines = json.loads(call(*words, "--json").stdout)["predictions"]
     assert len(lines) == 10
     text = call(*words).output
-    if part.kind == "method":  # it does not say how much each client taught, and nothing else is claimed
-        assert all(not line["taught_by"] for line in lines)
+    if part.kind == "method":  # it defines no shares, so no contributions are shown
+        assert all(not line["contributions"] for line in lines)
     else:
-        assert any(line["taught_by"] for line in lines)
+        assert any(line["contributions"] for line in lines)
         assert "birch" in text
 
 

@@ -107,6 +107,6 @@ def test_nothing_switches_on_a_name(part):
     assert "\n".join(text for text in found if not re.match(ALLOWED, text)) == ""
 
 
-# Registries list the built-in names, `USUAL` holds the defaults of a run, the demos name methods, and "fede" is
+# Registries list the built-in names, `DEFAULT_PARTS` holds the defaults of a run, the demos name methods, and "fede" is
 # also a file format.
 ALLOWED = r"(\w+/registry|training/config|cli/(federation_)?demo|(cli/)?importing(/sources)?)\.py:"

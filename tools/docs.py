@@ -13,7 +13,7 @@ from pathlib import Path
 from api_page import api_page, undocumented
 
 from pfedeg.settings import Value
-from pfedeg.training.config import PART_HELP, PRESETS, REGISTRIES, USUAL, Setting, all_settings
+from pfedeg.training.config import DEFAULT_PARTS, PART_HELP, PRESETS, REGISTRIES, Setting, all_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[`(?P<name>[\w.]+)` (?P<short>[\w/.]+):\d+\]\((?P<path>[\w/.]+\.py)#L\d+\)")
@@ -39,7 +39,9 @@ def settings_page() -> str:
     ]
     for part, registry in REGISTRIES.items():
         names = ", ".join(f"`{name}`" for name in registry)
-        lines.append(f"| `{part}` | {names}, or `package.module:NAME` | `{USUAL[part]}` | {PART_HELP[part]} | all |")
+        lines.append(
+            f"| `{part}` | {names}, or `package.module:NAME` | `{DEFAULT_PARTS[part]}` | {PART_HELP[part]} | all |"
+        )
     lines += _rows(found[name] for name in found if owner[name] == "")
     for part, title in TITLES.items():
         rows = _rows(found[name] for name in found if owner[name] == part)

@@ -43,7 +43,7 @@ def picture(folder: Path, kind: str) -> bytes:
     """The picture as SVG with a dark mode, or as PNG."""
     runs = [Run(folder / name) for name in COMPARED]
     for run in runs:
-        run.must_be_finished()
+        run.require_finished()
     drawn, _ = draw(lambda: figure(runs), kind)
     return with_dark_mode(drawn.decode()).encode() if kind == "svg" else drawn
 

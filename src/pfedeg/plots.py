@@ -57,7 +57,7 @@ def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
     return file.getvalue(), round(figure.get_size_inches()[0] * 96)
 
 
-def need_matplotlib(option: str, without: str) -> None:
+def require_matplotlib(option: str, without: str) -> None:
     """Raise InputError if matplotlib is missing; `without` says what works without it. Call it before long work."""
     try:
         import matplotlib  # noqa: F401 (imported to see whether it is installed)

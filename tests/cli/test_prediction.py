@@ -1,4 +1,4 @@
-"""Answers to one question, to many, and to all of a relation; what is like what."""
+"""`pfedeg predict` and `similar`: single questions, files of questions, all questions of a relation, explanations."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def call(*words: Any) -> Any:
 
 
 def by_hand(run: Path, side: Side, given: int, relation: int) -> list[tuple[str, float, str | None]]:
-    """Every entity with its score, computed one by one, and where it is known from; best first, then by name."""
+    """Every entity with its score, computed one by one, and the split that knows it; best first, ties by name."""
     opened = Run(run)
     graph, tables, model = opened.graph(CLIENT), opened.tables(CLIENT), opened.config.build_model()
     compose = model.compose if side == "tail" else model.compose_inverse
@@ -55,10 +55,10 @@ def by_hand(run: Path, side: Side, given: int, relation: int) -> list[tuple[str,
 
 @pytest.mark.parametrize("side", ["tail", "head"])
 @pytest.mark.parametrize("known", [True, False])
-def test_prediction_are_the_best_of_all_entities(
+def test_predictions_are_the_best_of_all_entities(
     run: Path, side: Side, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prediction, "MOST_SCORES", 30)  # two questions at a time
+    monkeypatch.setattr(prediction, "MAX_SCORES", 30)  # two questions at a time
     opened = Run(run)
     graph = opened.graph(CLIENT)
     questions = [(e, r) for e in range(5) for r in range(len(graph.relations))]
@@ -70,7 +70,7 @@ def test_prediction_are_the_best_of_all_entities(
         assert [a.rank for a in found] == [1, 2, 3, 4]
 
 
-def test_equal_scores_come_by_name_and_low_ones_are_left_out(run: Path) -> None:
+def test_ties_are_ordered_by_name_and_low_scores_omitted(run: Path) -> None:
     opened = Run(run)
     tables = opened.tables(CLIENT)
     tables.entity[3:9] = tables.entity[3]
@@ -83,12 +83,12 @@ def test_equal_scores_come_by_name_and_low_ones_are_left_out(run: Path) -> None:
     assert same == list(opened.graph(CLIENT).entities[3:9])
     for k in (2, 4):
         assert next(opened.answerer(CLIENT).answers([(3, 0)], k, hidden=())) == found[:k]
-    least = found[5].score
-    kept = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=(), least=least))
-    assert kept == [a for a in found if a.score >= least]
+    min_score = found[5].score
+    kept = next(opened.answerer(CLIENT).answers([(3, 0)], 12, hidden=(), min_score=min_score))
+    assert kept == [a for a in found if a.score >= min_score]
 
 
-def test_all_of_a_relation_in_every_form_of_file(run: Path, tmp_path: Path) -> None:
+def test_all_questions_of_a_relation_in_every_file_format(run: Path, tmp_path: Path) -> None:
     graph = Run(run).graph(CLIENT)
     relation = graph.relations[1]
     words = ("predict", run, "--client", CLIENT, "--relation", relation, "--top", 2)
@@ -108,8 +108,8 @@ def test_all_of_a_relation_in_every_form_of_file(run: Path, tmp_path: Path) -> N
     for row, other, spelled in zip(rows, table, text, strict=True):
         assert other == {**row, "score": np.float32(row["score"])}
         assert spelled == {name: "" if value is None else str(value) for name, value in row.items()}
-    heads_asked = [json.loads(line) for line in call(*words, "--heads", "--json").output.splitlines()]
-    assert {row["tail"] for row in heads_asked} == {
+    head_rows = [json.loads(line) for line in call(*words, "--heads", "--json").output.splitlines()]
+    assert {row["tail"] for row in head_rows} == {
         t for split in SPLITS for _, r, t in graph.named(split) if r == relation
     }
 
@@ -120,14 +120,14 @@ def test_a_file_of_questions(run: Path, tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text(f"head;relation;tail\n{head};{relation};\n;{relation};{tail}\n")
     words = ("predict", run, "--client", CLIENT, "-k", 3, "--questions")
     rows = [json.loads(line) for line in call(*words, tmp_path / "q.csv", "--json").output.splitlines()]
-    assert [row["asked"] for row in rows] == ["tail"] * 3 + ["head"] * 3
+    assert [row["side"] for row in rows] == ["tail"] * 3 + ["head"] * 3
     alone = json.loads(
         call("predict", run, "--client", CLIENT, "-k", 3, "--head", head, "--relation", relation, "--json").output
     )
     assert [row["tail"] for row in rows[:3]] == [each["entity"] for each in alone["predictions"]]
 
 
-def test_prediction_come_in_the_order_of_the_questions_and_overwrite_nothing(run: Path, tmp_path: Path) -> None:
+def test_answers_keep_the_order_of_questions_and_no_file_is_overwritten(run: Path, tmp_path: Path) -> None:
     graph = Run(run).graph(CLIENT)
     (head, relation, tail), *_ = graph.named("train")
     heads, tails = pa.array([None, head, None]), pa.array([tail, None, tail])
@@ -135,7 +135,7 @@ def test_prediction_come_in_the_order_of_the_questions_and_overwrite_nothing(run
     pq.write_table(questions, tmp_path / "q.parquet")
     words = ("predict", run, "--client", CLIENT, "-k", 1, "--questions", tmp_path / "q.parquet")
     rows = [json.loads(line) for line in call(*words, "--json").output.splitlines()]
-    assert [row["asked"] for row in rows] == ["head", "tail", "head"]
+    assert [row["side"] for row in rows] == ["head", "tail", "head"]
     done = call(*words, "--out", tmp_path / "q.parquet")
     assert "q.parquet: exists already" in str(done.exception)
     assert pq.read_table(tmp_path / "q.parquet").equals(questions)
@@ -152,7 +152,7 @@ def test_a_few_questions_are_answered_in_the_terminal(run: Path, tmp_path: Path)
     assert done.output.count("similar known triples: ") == 4
 
 
-def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Path) -> None:
+def test_numeric_names_in_a_parquet_question_file(run: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"head": [7], "relation": ["left"]}), tmp_path / "q.parquet")
     words = ("predict", run, "--client", CLIENT, "--json", "--questions", tmp_path / "q.parquet")
     assert "question 1: unknown entity '7'" in str(call(*words).exception)
@@ -173,7 +173,9 @@ def test_numbers_as_names_in_a_parquet_file_of_questions(run: Path, tmp_path: Pa
         ("head,relation\n", "contains no questions"),
     ],
 )
-def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_questions_are_refused_before_any_is_answered(
+    run: Path, tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "q.csv").write_text(text)
     done = call("predict", run, "--client", CLIENT, "--questions", tmp_path / "q.csv", "--out", tmp_path / "a.csv")
     assert isinstance(done.exception, InputError)
@@ -194,13 +196,13 @@ def test_wrong_questions_are_named_before_any_is_answered(run: Path, tmp_path: P
         (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is not a number"),
     ],
 )
-def test_what_cannot_be_asked_is_told_in_a_line(run: Path, words: tuple[str, ...], message: str) -> None:
+def test_invalid_options_give_one_line_errors(run: Path, words: tuple[str, ...], message: str) -> None:
     done = call("predict", run, "--client", CLIENT, *words)
     assert isinstance(done.exception, InputError)
     assert message in str(done.exception)
 
 
-def test_similar_entities_are_those_that_point_the_same_way(run: Path) -> None:
+def test_similar_entities_have_the_highest_cosine(run: Path) -> None:
     opened = Run(run)
     graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
     cosine = [float(row @ table[2] / np.linalg.norm(row) / np.linalg.norm(table[2])) for row in table]
@@ -212,16 +214,14 @@ def test_similar_entities_are_those_that_point_the_same_way(run: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus", "fede", "single"])
-def test_who_taught_an_entity_are_the_shares_of_what_was_sent(
-    synthetic: Federation, tmp_path: Path, method: str
-) -> None:
+def test_contributions_are_shares_of_the_download(synthetic: Federation, tmp_path: Path, method: str) -> None:
     training = Training(synthetic, Config(method=method, p=0.7, **SMALL), out=tmp_path / "run").run()
     explainer, shared = Explainer(Run(tmp_path / "run"), CLIENT), synthetic.shared()
     if method == "single":
-        assert explainer.taught("e14") == {}
+        assert explainer.contributions("e14") == {}
         return
     place = {name: at for at, name in enumerate(shared.clients)}
-    latest = {  # every client sends rows that tell who sent them
+    latest = {  # one-hot rows: the mixture shows who contributed how much
         name: Rows(shared.travelling[name], np.tile(np.eye(3, dtype=np.float32)[at], (len(shared.travelling[name]), 1)))
         for name, at in place.items()
     }
@@ -235,38 +235,38 @@ def test_who_taught_an_entity_are_the_shares_of_what_was_sent(
     seen = set()
     for name in synthetic.graphs[CLIENT].entities:
         row = sent.values[sent.ids == aligned[name]]
-        taught = explainer.taught(name)
-        seen.add(len(taught))
-        wanted = [float(row[0, place[other]]) for other in taught] if len(row) else []
-        assert list(taught.values()) == pytest.approx(wanted, rel=1e-5)
+        shares = explainer.contributions(name)
+        seen.add(len(shares))
+        wanted = [float(row[0, place[other]]) for other in shares] if len(row) else []
+        assert list(shares.values()) == pytest.approx(wanted, rel=1e-5)
     assert {1, 2} <= seen
 
 
-def test_neighbours_are_the_known_triples_most_like_an_answer(run: Path) -> None:
+def test_neighbours_are_the_most_similar_training_triples(run: Path) -> None:
     opened = Run(run)
     graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
     unit = dict(zip(graph.entities, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
     head, relation, tail = graph.named("train")[0]
-    told = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
+    found = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
     others = [triple for triple in graph.named("train") if triple[1] == relation and triple != (head, relation, tail)]
     similarity = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
     wanted = sorted(others, key=lambda each: -similarity[each])[:2]
-    assert [each[:3] for each in told] == wanted
-    assert [each.similarity for each in told] == pytest.approx([similarity[each] for each in wanted], rel=1e-5)
+    assert [each[:3] for each in found] == wanted
+    assert [each.similarity for each in found] == pytest.approx([similarity[each] for each in wanted], rel=1e-5)
 
 
-def test_explanations_stand_beside_the_answers(run: Path, tmp_path: Path) -> None:
+def test_explanations_are_written_with_the_answers(run: Path, tmp_path: Path) -> None:
     graph = Run(run).graph(CLIENT)
     head, relation, _ = graph.named("train")[0]
     words = ("predict", run, "--client", CLIENT, "--explain", "--relation", relation, "-k", 2)
     alone = json.loads(call(*words, "--head", head, "--json").output)["predictions"]
-    assert f", {relation}, " in alone[0]["because"]
-    assert "ash" in alone[0]["taught_by"]
+    assert f", {relation}, " in alone[0]["similar_triples"]
+    assert "ash" in alone[0]["contributions"]
     assert "similar known triples: (" in call(*words, "--head", head).output
     for name in ("a.csv", "a.parquet", "a.jsonl"):
         assert call(*words, "--out", tmp_path / name).exit_code == 0
     with open(tmp_path / "a.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["head"] == head]
-    assert [row["because"] for row in rows] == [each["because"] for each in alone]
+    assert [row["similar_triples"] for row in rows] == [each["similar_triples"] for each in alone]
     table = [row for row in pq.read_table(tmp_path / "a.parquet").to_pylist() if row["head"] == head]
-    assert [row["taught_by"] for row in table] == [each["taught_by"] for each in alone]
+    assert [row["contributions"] for row in table] == [each["contributions"] for each in alone]

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 
 from pfedeg.cli import tables as terminal
-from pfedeg.cli.tables import ahead, meter
+from pfedeg.cli.tables import progress_bar, time_left
 
 
 def test_elsewhere_only_lines_that_are_worth_it_and_one_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
     out = StringIO()
-    with meter(Console(file=out), "reading", 10) as show:
+    with progress_bar(Console(file=out), "reading", 10) as show:
         show(1, "one", False)
         show(2, "two", True)
         clock[0] += terminal.LINE_SECONDS + 1
@@ -25,7 +25,7 @@ def test_elsewhere_only_lines_that_are_worth_it_and_one_every_few_seconds(monkey
 
 def test_in_a_terminal_a_bar_that_vanishes() -> None:
     out = StringIO()
-    with meter(Console(file=out, force_terminal=True, width=100), "reading", None) as show:
+    with progress_bar(Console(file=out, force_terminal=True, width=100), "reading", None) as show:
         show(3, "three of many", True)
         time.sleep(0.2)  # a frame or two
     assert "three of many" in out.getvalue()
@@ -35,5 +35,5 @@ def test_in_a_terminal_a_bar_that_vanishes() -> None:
 
 def test_time_left_follows_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.time, "monotonic", lambda: 30.0)
-    assert ahead(10.0, 1, 4) == ", 1 min 00 s left"
-    assert ahead(10.0, 0, 4) == ahead(10.0, 4, 4) == ahead(10.0, 2, None) == ""
+    assert time_left(10.0, 1, 4) == ", 1 min 00 s left"
+    assert time_left(10.0, 0, 4) == time_left(10.0, 4, 4) == time_left(10.0, 2, None) == ""

@@ -19,7 +19,7 @@ from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.experiments.report import figures, render, write
 from pfedeg.experiments.report.document import Section, Table, TableCell
-from pfedeg.experiments.report.parts import ShownMethod, model_named
+from pfedeg.experiments.report.parts import ReportMethod, model_named
 from pfedeg.experiments.report.published import read_published
 from pfedeg.experiments.report.results import Entry, Results, Setup
 from pfedeg.experiments.report.sections import build_sections
@@ -321,7 +321,7 @@ def test_a_bad_file_of_reported_results_is_refused(tmp_path: Path, text: str, me
 
 
 def entry(name: str) -> Entry:
-    return Entry(name, ShownMethod("fede", "FedE"), model_named("transe"), {"method": "fede", "model": "transe"})
+    return Entry(name, ReportMethod("fede", "FedE"), model_named("transe"), {"method": "fede", "model": "transe"})
 
 
 def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:

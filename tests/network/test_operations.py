@@ -424,7 +424,7 @@ def test_a_request_to_stop_is_not_taken_for_an_error_of_the_network() -> None:
 # Everything together
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.usefixtures("sigint_enabled")
 def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pfedeg.cli.federation_demo", "--out", str(tmp_path / "demo"), "--rounds", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

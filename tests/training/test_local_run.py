@@ -30,7 +30,7 @@ from pfedeg.training.rounds import Round
 from pfedeg.training.run_folder import CHECKPOINT, SCHEMA, RunFolder
 from pfedeg.training.saved_run import Run
 
-EAGER = Path(__file__).parents[1] / "eager.py"
+CHECKPOINT_EVERY_ROUND = Path(__file__).parents[1] / "checkpoint_every_round.py"
 METRICS = {"mrr", "hits@1", "hits@5", "hits@10"}
 TINY: dict[str, Any] = {"dim": 8, "negatives": 4, "batch": 16, "lr": 0.02, "rounds": 6, "eval_every": 2, "epochs": 2}
 ENGINE = default_engine(1)
@@ -573,7 +573,7 @@ def long_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, out: Path, *more: str, limit: int = 0, threads: int = 1) -> list[str]:
     flags = [word for name, value in LONG.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     arguments = ["train", str(data), *flags, "--threads", str(threads), "--out", str(out), *more]
-    return [sys.executable, str(EAGER), str(limit), *arguments]
+    return [sys.executable, str(CHECKPOINT_EVERY_ROUND), str(limit), *arguments]
 
 
 def wait_for_rounds(process: "subprocess.Popen[str]", out: Path, rounds: int) -> None:
@@ -612,7 +612,7 @@ def test_a_run_killed_at_any_moment_goes_on(
     assert_same_run(out, long_run)
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.usefixtures("sigint_enabled")
 @pytest.mark.parametrize("threads", [1, 2], ids=["one client after another", "side by side"])
 def test_ctrl_c_saves_and_says_how_to_resume(
     data: Path, long_run: Path, tmp_path: Path, threads: int, processes: list["subprocess.Popen[str]"]

@@ -100,7 +100,7 @@ def test_the_first_error_in_order_is_raised_and_only_after_all_have_ended():
     assert sorted(ended) == ["a", "b", "c", "d"]
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.usefixtures("sigint_enabled")
 def test_ctrl_c_stops_those_who_run_and_lets_nobody_begin():
     engine, begun = IdleEngine(2), []
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfedeg.cli.tables import affinity_table, comparison_table, metrics_table, watch
+from pfedeg.cli.tables import affinity_table, comparison_table, metrics_table, rounds_with_progress
 from pfedeg.graphs.federation import Federation
 from pfedeg.methods.registry import METHODS
 from pfedeg.text import duration
@@ -54,7 +54,7 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
         )
         if training.result is not None:
             log.print(f"{METHODS[method].label}: already trained in {out / method}", highlight=False, soft_wrap=True)
-        for _ in watch(training, log, METHODS[method].label):
+        for _ in rounds_with_progress(training, log, METHODS[method].label):
             pass
         runs[method] = training
     results = {METHODS[method].label: training.result or {} for method, training in runs.items()}

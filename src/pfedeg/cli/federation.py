@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pfedeg.cli.options import CONTEXT, say
+from pfedeg.cli.options import CONTEXT, print_note
 from pfedeg.errors import InputError
 from pfedeg.text import printable
 
@@ -43,4 +43,4 @@ def secret(file: Path) -> None:
 
     make_secret(file)
     click.echo(f"wrote {file}; its fingerprint, which is not secret: {fingerprint(read_secret(file))}")
-    say("send it to the other clients over a secure channel, and never to the server")
+    print_note("send it to the other clients over a secure channel, and never to the server")

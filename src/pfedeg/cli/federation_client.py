@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from pfedeg.cli.federation import FOLDER, check_flower, log_line
-from pfedeg.cli.options import CONTEXT, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import printable
 
@@ -61,8 +61,8 @@ def client_init(
     config = ClientConfig(name, str(data), server, threads, allow)
     home = ClientFolder.create(folder, config, ca=ca, secret=secret)
     click.echo(home.public.read_text().strip())
-    say(f"send {home.public} to the server operator; compare the key: {short(read_public(home.public))}")
-    say(f"once it is enrolled: pfedeg client start {folder}")
+    print_note(f"send {home.public} to the server operator; compare the key: {short(read_public(home.public))}")
+    print_note(f"once it is enrolled: pfedeg client start {folder}")
 
 
 @client.command("allow", context_settings=CONTEXT)
@@ -109,8 +109,8 @@ def client_renew(folder: Path) -> None:
     check_stopped(home.path)
     make_pair(home.path, home.config.name)
     click.echo(home.public.read_text().strip())
-    say(f"fingerprint of the key, to compare: {short(read_public(home.public))}")
-    say("the server operator must `pfedeg server remove` the old key and `enroll` this one")
+    print_note(f"fingerprint of the key, to compare: {short(read_public(home.public))}")
+    print_note("the server operator must `pfedeg server remove` the old key and `enroll` this one")
 
 
 @client.command("start", context_settings=CONTEXT)

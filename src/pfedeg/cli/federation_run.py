@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from pfedeg.cli.federation import FOLDER, check_flower
-from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import printable
 
 
-@click.command("run", cls=Settings, context_settings=CONTEXT)
+@click.command("run", cls=SettingsCommand, context_settings=CONTEXT)
 @FOLDER
 @click.option("--resume", is_flag=True, help="continue the latest unfinished run, or the one in --out")
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder  [DIR/runs/NAME, a new name]")
@@ -54,7 +54,7 @@ def server_run(
       pfedeg server run fed --resume
     """
     check_flower()
-    from pfedeg.cli.tables import affinity_table, metrics_table, watch
+    from pfedeg.cli.tables import affinity_table, metrics_table, rounds_with_progress
     from pfedeg.network.operations.server_folder import ServerFolder
     from pfedeg.network.operations.start_run import start_run
     from pfedeg.network.request_manager import WaitPolicy
@@ -67,7 +67,7 @@ def server_run(
     given = {name: value for name, value in flags.items() if value is not None}
     config, remarks = configure(flags, preset, file)
     for remark in remarks:
-        say(f"note: {remark}")
+        print_note(f"note: {remark}")
     if resume and out is None:
         left = [name for name, state in home.runs().items() if state != "finished"]
         if not left:
@@ -88,7 +88,7 @@ def server_run(
             raise
         log(f"run {training.name}: {config.title}, up to {config.rounds} rounds")
         try:
-            for done in watch(training, terminal, config.method):
+            for done in rounds_with_progress(training, terminal, config.method):
                 missing = [name for name in done.selected if name not in done.loss]
                 if missing or done.metrics is not None:
                     _print_round(terminal, training, done, missing)
@@ -106,9 +106,9 @@ def server_run(
     if affinity:
         console().print(affinity_table(affinity))
     for name, at in result.get("tables_of_round", {}).items():
-        say(f"{name} keeps the tables of round {at}: it missed the evaluation of round {result['best_round']}")
+        print_note(f"{name} keeps the tables of round {at}: it missed the evaluation of round {result['best_round']}")
     for name, why in result.get("missing", {}).items():
-        say(f"{name} lacks its result ({why}); once it is online: pfedeg server run {folder} --resume")
+        print_note(f"{name} lacks its result ({why}); once it is online: pfedeg server run {folder} --resume")
     up, down = _traffic(training)
     click.echo(f"rows sent by clients: {up:.1f} MB, to clients: {down:.1f} MB")
     click.echo(f"the run is in {out}; the clients have the tables")

@@ -7,7 +7,7 @@ import click
 
 from pfedeg.cli.federation import FOLDER, check_flower, log_line
 from pfedeg.cli.federation_run import server_run
-from pfedeg.cli.options import CONTEXT, json_option, say
+from pfedeg.cli.options import CONTEXT, json_option, print_note
 from pfedeg.text import printable
 
 
@@ -41,7 +41,7 @@ def server_init(folder: Path, host: str, port: int, pseudonyms: bool) -> None:
 
     home = ServerFolder.create(folder, host, port, pseudonyms)
     click.echo(f"made {folder}; send {home.path / 'ca.crt'} to the clients over a tamper-proof channel")
-    say(f"next: pfedeg server enroll {folder} NAME NAME.pub")
+    print_note(f"next: pfedeg server enroll {folder} NAME NAME.pub")
 
 
 @server.command("enroll", context_settings=CONTEXT)

@@ -65,7 +65,7 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
       zcat dump.nt.gz | pfedeg import - --format nt --on-error skip --out federation/west
       pfedeg import FB15K237-Fed3.pkl --format fede --out fb15k-237-fed3
     """
-    from pfedeg.cli.tables import ahead, meter
+    from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.files import check_free
     from pfedeg.importing.dispatch import read
     from pfedeg.importing.graph_builder import GraphBuilder, ImportOptions
@@ -90,12 +90,12 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
     began = time.monotonic()
     total = None if any(not source.size for source in found) else sum(source.size for source in found)
     label = f"importing {found[0].name}" if len(found) == 1 else f"importing {len(found)} files"
-    with meter(console(stderr=True), label, total) as show:
+    with progress_bar(console(stderr=True), label, total) as show:
 
         def progress(statements: int) -> None:
             done = sum(source.bytes_read for source in found)
             share = f" ({done / total:.0%})" if total else ""
-            show(done, f"{statements:,} statements{share}{ahead(began, done, total)}", False)
+            show(done, f"{statements:,} statements{share}{time_left(began, done, total)}", False)
 
         builder = GraphBuilder(options, progress)
         for source in found:

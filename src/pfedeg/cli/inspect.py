@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
 
 if TYPE_CHECKING:
     from pfedeg.training.config import Config
 
 
-@click.command(cls=Settings, context_settings=CONTEXT)
+@click.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap of clients as .png or .svg"
@@ -59,10 +59,10 @@ def inspect(
     inspection = inspect_federation(federation, entity, relation)
     if picture:
         write_picture(picture, inspection.overlap)
-        say(f"wrote {picture}")
+        print_note(f"wrote {picture}")
     if not as_json:
         show(inspection, console())
-    estimates = estimate(federation, entity, relation, configs, resident, threads, not no_measure, say)
+    estimates = estimate(federation, entity, relation, configs, resident, threads, not no_measure, print_note)
     if as_json:
         click.echo(json.dumps(asdict(inspection) | {"estimates": asdict(estimates)}, ensure_ascii=False))
     else:

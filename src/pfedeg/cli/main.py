@@ -17,7 +17,7 @@ from pfedeg.cli.federation_client import client
 from pfedeg.cli.federation_server import server
 from pfedeg.cli.importing import import_
 from pfedeg.cli.inspect import inspect
-from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
 from pfedeg.cli.prediction import calibrate, predict, similar
 from pfedeg.cli.research import experiment, report, tune
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
@@ -97,11 +97,11 @@ def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     federation.write(out)
     for name, part in federation.graphs.items():
         sizes = f"{len(part.train):,} train, {len(part.valid):,} valid, {len(part.test):,} test"
-        say(f"{name}: {len(part.entities):,} entities, {plural(len(part.relations), 'relation')}, {sizes}")
+        print_note(f"{name}: {len(part.entities):,} entities, {plural(len(part.relations), 'relation')}, {sizes}")
     click.echo(f"wrote {plural(len(federation.graphs), 'client')} to {out}")
 
 
-@cli.command(cls=Settings, context_settings=CONTEXT)
+@cli.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder  [runs/DATA-METHOD-MODEL-SEED]")
 @click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
@@ -131,7 +131,7 @@ def train(
       pfedeg train world --method pfedeg-plus --model rotate --preset quick --out runs/mine
       pfedeg train fb15k-237-fed3.parquet --method pfedeg-star --rounds 100 --out runs/star --resume
     """
-    from pfedeg.cli.tables import metrics_table, watch
+    from pfedeg.cli.tables import metrics_table, rounds_with_progress
     from pfedeg.graphs.federation import Federation
     from pfedeg.network.operations.alignment_secret import read_secret
     from pfedeg.training.config import configure
@@ -139,18 +139,18 @@ def train(
 
     config, remarks = configure(flags, preset, file)
     for remark in remarks:
-        say(f"note: {remark}")
+        print_note(f"note: {remark}")
     federation, source = Federation.read(path, config.seed), os.fsencode(path).decode(errors="replace")
     out = out or Path("runs") / run_name(source, config)
     key = read_secret(secret) if secret else b""
     training = Training(federation, config, out=out, resume=resume, threads=threads, source=source, secret=key)
     announce(federation, config, training)
     try:
-        for _ in watch(training, console(stderr=True), config.method_type.label):
+        for _ in rounds_with_progress(training, console(stderr=True), config.method_type.label):
             pass
     except KeyboardInterrupt:
-        say("")
-        say(f"interrupted; saved after round {training.rounds_done}. Continue with: {_again()}")
+        print_note("")
+        print_note(f"interrupted; saved after round {training.rounds_done}. Continue with: {_resume_command()}")
         raise
     assert training.result is not None
     if as_json:
@@ -169,7 +169,7 @@ def run_name(source: str, config: "Config") -> str:
 
 
 def announce(federation: "Federation", config: "Config", training: "Training") -> None:
-    """Say what is about to happen."""
+    """Print what is about to be trained."""
     from pfedeg.engine.compiled.engine import has_compiled_code
     from pfedeg.engine.interface import Absorb
     from pfedeg.engine.lowlevel.code_cache import is_first_use
@@ -177,13 +177,15 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     triples = sum(len(graph.train) for graph in federation.graphs.values())
     text = f"{config.title}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
-        say(f"{text}; this run is finished; its result follows")
+        print_note(f"{text}; this run is finished; its result follows")
         return
-    say(f"{text}, up to {plural(config.rounds, 'round')}")
+    print_note(f"{text}, up to {plural(config.rounds, 'round')}")
     if not has_compiled_code(config.build_recipe(Absorb())):
-        say("note: no compiled code for this model, objective or optimiser; it trains with numpy, 50–100 times slower")
+        print_note(
+            "note: no compiled code for this model, objective or optimiser; it trains with numpy, 50–100 times slower"
+        )
     elif is_first_use():
-        say("first use: compiling the training loops, once, takes some seconds")
+        print_note("first use: compiling the training loops, once, takes some seconds")
 
 
 @cli.command(context_settings=CONTEXT)
@@ -208,7 +210,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
     from pfedeg.training.saved_run import Run
 
     opened = Run(run, default_engine(threads))
-    opened.must_be_finished()
+    opened.require_finished()
     which: Any = None if side == "both" else side
     metrics = summary(opened.evaluate(split, which))
     if as_json:
@@ -290,20 +292,20 @@ cli.add_command(server)
 cli.add_command(client)
 
 
-def _again() -> str:
+def _resume_command() -> str:
     words = [Path(sys.argv[0]).name, *sys.argv[1:]]
     return shlex.join(words if "--resume" in words else [*words, "--resume"])
 
 
 def _warn(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
     if issubclass(category, DataWarning):
-        say(f"warning: {message}")
+        print_note(f"warning: {message}")
 
 
 def _fail(error: BaseException, code: int) -> NoReturn:
     if "--traceback" in sys.argv:
         raise error
-    say(f"error: {error}")
+    print_note(f"error: {error}")
     sys.exit(code)
 
 
@@ -315,7 +317,7 @@ def main() -> None:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted")
+        print_note("interrupted")
         sys.exit(130)
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""

@@ -24,12 +24,12 @@ def console(stderr: bool = False) -> "Console":
     return made
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """A remark on stderr, on one line."""
     click.echo(printable(text), err=True)
 
 
-class Settings(click.Command):
+class SettingsCommand(click.Command):
     """A command with a flag for every setting, and for the parts of a run: method, model, objective, optimiser."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -61,13 +61,13 @@ def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _part_options() -> list[click.Option]:
-    from pfedeg.training.config import PART_HELP, REGISTRIES, USUAL
+    from pfedeg.training.config import DEFAULT_PARTS, PART_HELP, REGISTRIES
 
     return [
         click.Option(
             [f"--{part}"],
             metavar="NAME",
-            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{USUAL[part]}]",
+            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{DEFAULT_PARTS[part]}]",
         )
         for part, registry in REGISTRIES.items()
     ]

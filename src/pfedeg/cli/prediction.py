@@ -1,4 +1,4 @@
-"""Commands that answer questions from a finished run, and say how sure that is."""
+"""Commands that use the tables of a finished run: predict, similar, calibrate."""
 
 import json
 import time
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, console, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
 if TYPE_CHECKING:
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side
     from pfedeg.prediction.answer_files import Row
-    from pfedeg.prediction.question_files import Asked
+    from pfedeg.prediction.question_files import Question
     from pfedeg.training.link_prediction import Prediction
     from pfedeg.training.saved_run import Run
 
-COLUMNS = ("head", "relation", "tail", "asked", "rank", "score", "probability", "known", "label")
-FEW = 10  # questions whose answers are shown in a terminal
-REASONS = ("because", "taught_by")
+COLUMNS = ("head", "relation", "tail", "side", "rank", "score", "probability", "known", "label")
+MAX_PRINTED = 10  # questions answered in a terminal
+EXPLANATIONS = ("similar_triples", "contributions")
 
 
 @click.command(context_settings=CONTEXT)
@@ -75,7 +75,8 @@ def predict(
     from pfedeg.engine.interface import default_engine
     from pfedeg.files import check_free
     from pfedeg.prediction.answer_files import writer
-    from pfedeg.prediction.question_files import of_file, of_relation
+    from pfedeg.prediction.question_files import read_questions, relation_questions
+    from pfedeg.training.link_prediction import parse_question
     from pfedeg.training.saved_run import Run
 
     many = questions is not None or (head is None and tail is None)
@@ -90,145 +91,142 @@ def predict(
     if out is not None:
         check_free(out)
     opened = Run(run, default_engine(threads))
-    opened.must_be_finished()
-    give, graph = _reasons(opened, client) if explain else None, opened.graph(opened.named(client))
+    opened.require_finished()
+    graph = opened.graph(opened.find_client(client))
+    explain_row = _make_explain_row(opened, client) if explain else None
     if many:
-        asked = of_file(questions, graph) if questions else of_relation(relation or "", heads, graph)
+        found = read_questions(questions, graph) if questions else relation_questions(relation or "", heads, graph)
         if out is None and not as_json:
-            if len(asked) > FEW:
-                much = f"{len(asked):,} questions are too many for a terminal"
-                raise InputError(f"--out: {much}; write the answers to a file by --out, or add --json")
-            for side, question, found in _answers(opened, client, asked, k, known, min_score):
-                _show(opened, client, _named(graph, side, question), found, known, give)
+            if len(found) > MAX_PRINTED:
+                problem = f"{len(found):,} questions are too many for a terminal"
+                raise InputError(f"--out: {problem}; write the answers to a file by --out, or add --json")
+            for side, question, answers in _answers(opened, client, found, k, known, min_score):
+                _show(opened, client, _question_row(graph, side, question), answers, known, explain_row)
             return
-        _answer_many(opened, client, asked, k, known, min_score, out, give)
+        _answer_many(opened, client, found, k, known, min_score, out, explain_row)
         return
-    answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, least=min_score)
-    given = _given(opened, client, head, relation or "", tail)
+    answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, min_score=min_score)
+    given = _question_row(graph, *parse_question(graph, relation or "", head, tail))
     if out is None and not as_json:
-        _show(opened, client, given, answers, known, give)
+        _show(opened, client, given, answers, known, explain_row)
         return
-    rows = [_row(given, answer, give) for answer in answers]
+    rows = [_row(given, answer, explain_row) for answer in answers]
     if out is not None:
         with writer(out, _columns(explain)) as write:
             write(rows)
         click.echo(f"wrote {plural(len(answers), 'answer')} to {out}")
     else:
-        about = {"client": client, "head": head, "relation": relation, "tail": tail}
-        reasons = [{name: row[name] for name in REASONS if name in row} for row in rows]
-        lines = [asdict(answer) | reason for answer, reason in zip(answers, reasons, strict=True)]
-        click.echo(json.dumps(about | {"predictions": lines}, ensure_ascii=False))
+        answer_to = {"client": client, "head": head, "relation": relation, "tail": tail}
+        explanations = [{name: row[name] for name in EXPLANATIONS if name in row} for row in rows]
+        lines = [asdict(answer) | extra for answer, extra in zip(answers, explanations, strict=True)]
+        click.echo(json.dumps(answer_to | {"predictions": lines}, ensure_ascii=False))
 
 
-def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, give: "Give | None") -> None:
+def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, explain_row: "ExplainRow | None") -> None:
     """Print a question, its answers and their explanations."""
     from pfedeg.cli.tables import predictions_table
 
-    graph, (head, relation, tail) = run.graph(run.named(client)), (given[name] for name in COLUMNS[:3])
-    asked = ", ".join("?" if part is None else printable(graph.shown(part)) for part in (head, relation, tail))
+    graph, (head, relation, tail) = run.graph(run.find_client(client)), (given[name] for name in COLUMNS[:3])
+    question = ", ".join(
+        "?" if part is None else printable(graph.display_name(part)) for part in (head, relation, tail)
+    )
     terminal = console()
-    terminal.print(f"{printable(client)}: ({asked})", style="bold", highlight=False, soft_wrap=True)
+    terminal.print(f"{printable(client)}: ({question})", style="bold", highlight=False, soft_wrap=True)
     terminal.print(predictions_table(answers))
-    left_out = 0 if known else run.known(client, relation, head=head, tail=tail)
+    left_out = 0 if known else run.count_known(client, relation, head=head, tail=tail)
     if left_out:
-        say(f"{plural(left_out, 'known answer')} omitted; add --known to show them")
-    for row in [_row(given, answer, give) for answer in answers] if give else ():
-        why = row["because"] or "none"
-        click.echo(printable(f"{row['rank']:>3} {graph.shown(row[row['asked']])}: similar known triples: {why}"))
-        if row["taught_by"]:
-            click.echo(printable(f"    contributions of other clients: {row['taught_by']}"))
+        print_note(f"{plural(left_out, 'known answer')} omitted; add --known to show them")
+    for row in [_row(given, answer, explain_row) for answer in answers] if explain_row else ():
+        triples = row["similar_triples"] or "none"
+        click.echo(
+            printable(f"{row['rank']:>3} {graph.display_name(row[row['side']])}: similar known triples: {triples}")
+        )
+        if row["contributions"]:
+            click.echo(printable(f"    contributions of other clients: {row['contributions']}"))
 
 
-Give = Callable[[str, str, str], dict[str, str]]
+ExplainRow = Callable[[str, str, str], dict[str, str]]
 
 
-def _reasons(run: "Run", client: str) -> Give:
-    """Explanations as text: known triples with their similarity, and the shares of other clients in both entities."""
+def _make_explain_row(run: "Run", client: str) -> ExplainRow:
+    """A function from a triple to its explanation as text: similar known triples, contributions of other clients."""
     from pfedeg.prediction.explanation import Explainer
 
-    explainer, graph = Explainer(run, client), run.graph(run.named(client))
+    explainer, graph = Explainer(run, client), run.graph(run.find_client(client))
 
-    def give(head: str, relation: str, tail: str) -> dict[str, str]:
-        told = explainer.explain(head, relation, tail)
-        near = [(tuple(graph.shown(name) for name in each[:3]), each.similarity) for each in told.neighbours]
-        because = "; ".join(f"({', '.join(names)}) {similarity:.2f}" for names, similarity in near)
+    def explain_row(head: str, relation: str, tail: str) -> dict[str, str]:
+        explanation = explainer.explain(head, relation, tail)
+        similar = [
+            (tuple(graph.display_name(name) for name in each[:3]), each.similarity) for each in explanation.neighbours
+        ]
+        triples = "; ".join(f"({', '.join(names)}) {similarity:.2f}" for names, similarity in similar)
         shares = {
-            graph.shown(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
-            for name, found in told.taught.items()
+            graph.display_name(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
+            for name, found in explanation.contributions.items()
         }
-        taught = "; ".join(f"{name}: {text}" for name, text in shares.items() if text)
-        return dict(zip(REASONS, (because, taught), strict=True))
+        contributions = "; ".join(f"{name}: {text}" for name, text in shares.items() if text)
+        return dict(zip(EXPLANATIONS, (triples, contributions), strict=True))
 
-    return give
+    return explain_row
 
 
 def _answer_many(
     run: "Run",
     client: str,
-    asked: "Sequence[Asked]",
+    questions: "Sequence[Question]",
     k: int,
     known: bool,
-    least: float,
+    min_score: float,
     out: Path | None,
-    give: Give | None,
+    explain_row: ExplainRow | None,
 ) -> None:
-    """Answer one question after the other and write the answers at once."""
-    from pfedeg.cli.tables import ahead, meter
+    """Answer many questions and write each answer as soon as it is known."""
+    from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.prediction.answer_files import printer, writer
 
-    graph, began, written, total = run.graph(run.named(client)), time.monotonic(), 0, len(asked)
+    graph, began, written, total = run.graph(run.find_client(client)), time.monotonic(), 0, len(questions)
     with (
-        writer(out, _columns(give is not None)) if out else printer() as write,
-        meter(console(stderr=True), "answering", total) as show,
+        writer(out, _columns(explain_row is not None)) if out else printer() as write,
+        progress_bar(console(stderr=True), "answering", total) as show,
     ):
-        for place, (side, question, answers) in enumerate(_answers(run, client, asked, k, known, least), 1):
-            given = _named(graph, side, question)
-            write([_row(given, answer, give) for answer in answers])
+        for place, (side, question, answers) in enumerate(_answers(run, client, questions, k, known, min_score), 1):
+            given = _question_row(graph, side, question)
+            write([_row(given, answer, explain_row) for answer in answers])
             written += len(answers)
-            show(place, f"{place:,} of {plural(total, 'question')}{ahead(began, place, total)}", False)
+            show(place, f"{place:,} of {plural(total, 'question')}{time_left(began, place, total)}", False)
     if out:
-        click.echo(f"wrote {plural(written, 'answer')} to {plural(len(asked), 'question')} to {out}")
+        click.echo(f"wrote {plural(written, 'answer')} to {plural(len(questions), 'question')} to {out}")
 
 
 def _answers(
-    run: "Run", client: str, asked: "Sequence[Asked]", k: int, known: bool, least: float
+    run: "Run", client: str, questions: "Sequence[Question]", k: int, known: bool, min_score: float
 ) -> Iterator[tuple["Side", tuple[int, int], "list[Prediction]"]]:
     """Each question with its answers, in order."""
     from pfedeg.graphs.knowledge_graph import SPLITS
 
     answerer = cache(lambda side: run.answerer(client, side))
-    for side, group in groupby(asked, key=lambda each: each[0]):
-        questions = [question for _, question in group]
-        answers = answerer(side).answers(questions, k, hidden=() if known else SPLITS, least=least)
-        for question, found in zip(questions, answers, strict=True):
+    for side, group in groupby(questions, key=lambda each: each[0]):
+        batch = [question for _, question in group]
+        answers = answerer(side).answers(batch, k, hidden=() if known else SPLITS, min_score=min_score)
+        for question, found in zip(batch, answers, strict=True):
             yield side, question, found
 
 
 def _columns(explained: bool) -> tuple[str, ...]:
-    return (*COLUMNS, *REASONS) if explained else COLUMNS
+    return (*COLUMNS, *EXPLANATIONS) if explained else COLUMNS
 
 
-def _names(head: str | None, relation: str, tail: str | None) -> "Row":
-    return {"head": head, "relation": relation, "tail": tail, "asked": "tail" if tail is None else "head"}
-
-
-def _given(run: "Run", client: str, head: str | None, relation: str, tail: str | None) -> "Row":
-    """The names of a question as in the graph."""
-    from pfedeg.training.link_prediction import ask
-
-    graph = run.graph(run.named(client))
-    return _named(graph, *ask(graph, relation, head, tail))
-
-
-def _named(graph: "KnowledgeGraph", side: "Side", question: tuple[int, int]) -> "Row":
+def _question_row(graph: "KnowledgeGraph", side: "Side", question: tuple[int, int]) -> "Row":
+    """The names of a question, with None for the part to predict."""
     entity, relation = graph.entities[question[0]], graph.relations[question[1]]
-    return _names(entity, relation, None) if side == "tail" else _names(None, relation, entity)
+    head, tail = (entity, None) if side == "tail" else (None, entity)
+    return {"head": head, "relation": relation, "tail": tail, "side": side}
 
 
-def _row(given: "Row", answer: "Prediction", give: Give | None) -> "Row":
+def _row(given: "Row", answer: "Prediction", explain_row: ExplainRow | None) -> "Row":
     found = {name: getattr(answer, name) for name in ("rank", "score", "probability", "known", "label")}
-    row = {**given, given["asked"]: answer.entity, **found}
-    return row | give(row["head"], row["relation"], row["tail"]) if give else row
+    row = {**given, given["side"]: answer.entity, **found}
+    return row | explain_row(row["head"], row["relation"], row["tail"]) if explain_row else row
 
 
 @click.command(context_settings=CONTEXT)
@@ -248,7 +246,7 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
     from pfedeg.training.saved_run import Run
 
     opened = Run(run)
-    opened.must_be_finished()
+    opened.require_finished()
     found = opened.similar(client, entity, k)
     if as_json:
         lines = [{"rank": a.rank, "entity": a.entity, "cosine": a.score, "label": a.label} for a in found]
@@ -286,7 +284,7 @@ def calibrate(
     Example:
       pfedeg calibrate runs/mine --picture reliability.png
     """
-    from pfedeg.cli.tables import ahead, meter
+    from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.engine.interface import default_engine
     from pfedeg.files import writing
     from pfedeg.prediction.calibration import (
@@ -294,23 +292,25 @@ def calibrate(
         collect,
         draw,
         fit,
-        need_scikit_learn,
         reliability,
+        require_scikit_learn,
         table,
     )
     from pfedeg.training.saved_run import Run
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a file name ending in .png or .svg")
-    need_scikit_learn()
+    require_scikit_learn()
     opened = Run(run, default_engine(threads))
-    opened.must_be_finished()
+    opened.require_finished()
     results, curves, fitted = {}, {}, {}
-    began, names = time.monotonic(), [opened.named(client)] if client else list(opened.clients)
-    with meter(console(stderr=True), "calibrating", len(names)) as show:
+    began, names = time.monotonic(), [opened.find_client(client)] if client else list(opened.clients)
+    with progress_bar(console(stderr=True), "calibrating", len(names)) as show:
         for place, name in enumerate(names):
             show(
-                place, f"{name}, {place + 1} of {plural(len(names), 'client')}{ahead(began, place, len(names))}", False
+                place,
+                f"{name}, {place + 1} of {plural(len(names), 'client')}{time_left(began, place, len(names))}",
+                False,
             )
             graph, answerer = opened.graph(name), opened.answerer(name)
             try:
@@ -318,7 +318,7 @@ def calibrate(
             except InputError as error:
                 if client or (place + 1 == len(names) and not fitted):
                     raise
-                say(f"skipped: {error}")
+                print_note(f"skipped: {error}")
                 continue
             bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
             results[name], curves[name] = {"error": calibration_error(bins), "bins": list(table(bins))}, bins

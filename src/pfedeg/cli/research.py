@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, Settings, console, json_option, say, threads_option
+from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
 from pfedeg.errors import InputError, RunError
 from pfedeg.text import plural, printable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pfedeg.experiments.plan import PlannedRun
 
 PROGRESS_SECONDS = 60.0  # between lines of progress where there is no terminal
-MOST_MINUTES = 100_000
+MAX_MINUTES = 100_000
 
 
 @click.command(context_settings=CONTEXT)
@@ -61,14 +61,14 @@ def experiment(
     filters = read_only(only, made.plan)
     runs = [run for run in made.plan.runs if run.matches(filters)]
     for text in made.plan.remarks:
-        say(text)
+        print_note(text)
     if not runs:
         raise InputError(f"--only {' '.join(only)}: no run of {plan} matches")
     if not listed:
         remaining = made.remaining(filters, retry)
         threads = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
         limit = f", at most about {duration(made.seconds_left(remaining) / jobs)}" if remaining else ""
-        say(f"{made.plan.title}: {plural(len(runs), 'run')}, {len(remaining)} to make{limit}")
+        print_note(f"{made.plan.title}: {plural(len(runs), 'run')}, {len(remaining)} to make{limit}")
         _make(made, remaining, jobs, threads)
     states = {run.name: made.state(run) for run in runs}
     if as_json:
@@ -88,12 +88,12 @@ def experiment(
 
 def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, threads: int | None) -> None:
     """Make runs and show the progress."""
-    from pfedeg.cli.tables import meter, remark
+    from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.text import duration
 
     began, ended, screen = time.monotonic(), 0, console(stderr=True)
-    with meter(screen, plural(len(remaining), "run"), len(remaining), PROGRESS_SECONDS) as show:
-        for run, state in experiment.make(remaining, jobs, threads, lambda text: remark(screen, text)):
+    with progress_bar(screen, plural(len(remaining), "run"), len(remaining), PROGRESS_SECONDS) as show:
+        for run, state in experiment.make(remaining, jobs, threads, lambda text: print_line(screen, text)):
             rest = [other for other in remaining if experiment.state(other) in ("open", "started")]
             limit = duration(experiment.seconds_left(rest) / jobs)
             times = f"{duration(time.monotonic() - began)} so far, at most about {limit} left"
@@ -102,10 +102,10 @@ def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, th
                 continue
             ended += 1
             outcome = experiment.mrr(run) if state == "done" else experiment.status(run)[1]
-            remark(screen, f"{ended}/{len(remaining)} {run.name}: {state}, {outcome}; {times}")
+            print_line(screen, f"{ended}/{len(remaining)} {run.name}: {state}, {outcome}; {times}")
 
 
-@click.command(cls=Settings, context_settings=CONTEXT)
+@click.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the settings suggest]"
@@ -135,7 +135,7 @@ def tune(
     Example:
       pfedeg tune data/nell-995-fed3.parquet --method pfedeg-plus --minutes 20 --choices plans/choices.toml
     """
-    from pfedeg.cli.tables import meter, remark
+    from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.experiments.tuning import (
         check_choices,
         default_candidates,
@@ -148,8 +148,8 @@ def tune(
     from pfedeg.text import duration
     from pfedeg.training.config import configure
 
-    if not minutes < MOST_MINUTES:  # also refuses nan
-        raise InputError(f"--minutes {minutes}: expected less than {MOST_MINUTES:,} (ten weeks)")
+    if not minutes < MAX_MINUTES:  # also refuses nan
+        raise InputError(f"--minutes {minutes}: expected less than {MAX_MINUTES:,} (ten weeks)")
     if choices is not None:
         check_choices(choices)
     config = configure(flags, preset)[0]
@@ -165,21 +165,21 @@ def tune(
     def spent() -> str:
         return f"{duration(time.monotonic() - began)} of {duration(limit)}"
 
-    with meter(screen, "tuning", limit) as show:
+    with progress_bar(screen, "tuning", limit) as show:
 
         def notify(text: str) -> None:
             show(time.monotonic() - began, f"{text}; {spent()}", False)
 
         for rounds, runs in successive_halving(
-            federation, config, candidates, limit, threads, notify, lambda text: remark(screen, text)
+            federation, config, candidates, limit, threads, notify, lambda text: print_line(screen, text)
         ):
             best = f"best so far {describe(runs[0].values)}, valid MRR {runs[0].best_mrr:.4f}"
-            remark(screen, f"round {rounds}: {best}; {spent()}")
+            print_line(screen, f"round {rounds}: {best}; {spent()}")
     chosen, evidence = dict(runs[0].values), [run.evidence() for run in runs]
     try:
         if choices is not None:
             write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
-            say(f"added to {choices}")
+            print_note(f"added to {choices}")
     finally:  # print the result even if the file cannot be written
         if as_json:
             click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
@@ -213,4 +213,4 @@ def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title:
     """
     from pfedeg.experiments.report import write
 
-    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, say)}")
+    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, print_note)}")

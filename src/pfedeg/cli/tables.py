@@ -23,7 +23,7 @@ Show = Callable[[float, str, bool], None]
 
 
 @contextmanager
-def meter(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
+def progress_bar(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
     """Progress, updated by calling the result with the amount done, a note, and whether the note is important.
 
     A terminal shows a bar until the end. Elsewhere, important notes are printed, and another one every few seconds.
@@ -38,31 +38,31 @@ def meter(console: Console, label: str, total: float | None, every: float = LINE
             progress.update(task, completed=done, note=printable(note))
             now = time.monotonic()
             if not console.is_terminal and (worth_a_line or now - printed > every):
-                remark(console, f"{label}: {note}")
+                print_line(console, f"{label}: {note}")
                 printed = now
 
         yield show
 
 
-def remark(console: Console, text: str) -> None:
+def print_line(console: Console, text: str) -> None:
     """Print a line, above the progress bar if there is one."""
     console.print(printable(text), highlight=False, soft_wrap=True)
 
 
-def ahead(began: float, done: float, total: float | None) -> str:
+def time_left(began: float, done: float, total: float | None) -> str:
     """The estimated time left, as the end of a note."""
     if not total or not 0 < done < total:
         return ""
     return f", {duration((time.monotonic() - began) / done * (total - done))} left"
 
 
-def watch(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
+def rounds_with_progress(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
     """The rounds of a run, with progress."""
     total = training.config.rounds
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
-        remark(console, f"{label}: continues after round {before}")
-    with meter(console, label, total) as show:
+        print_line(console, f"{label}: continues after round {before}")
+    with progress_bar(console, label, total) as show:
         show(before, "first round", False)
         for done in training:
             now, left = time.monotonic(), None
@@ -81,8 +81,8 @@ def _note(training: RunLoop, done: Round, left: float | None) -> str:
     mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None
     when = "" if done.metrics is not None or not evaluated else f" (round {evaluated[-1]['round']})"
     quality = "" if mrr is None else f", valid MRR {mrr:.4f}{when}"
-    ahead = f", at most {duration(left)} left" if left is not None and left >= 0.5 else ""
-    return f"loss {loss:.4f}{quality}{ahead}"
+    remaining = f", at most {duration(left)} left" if left is not None and left >= 0.5 else ""
+    return f"loss {loss:.4f}{quality}{remaining}"
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -23,7 +23,7 @@ def _write_table(path: Path, trained: Trained, names: tuple[str, ...], table: Ma
     import pyarrow.parquet as pq
 
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
-    shown = {"label": pa.array(map(trained.graph.shown, names), pa.string())} if trained.graph.labels else {}
+    shown = {"label": pa.array(map(trained.graph.display_name, names), pa.string())} if trained.graph.labels else {}
     columns = pa.table({"name": pa.array(names, pa.string()), **shown, "vector": vectors})
     about = {key: str(value) for key, value in trained.about.items()}
     pq.write_table(

@@ -43,8 +43,8 @@ def export(run: str | Path, out: Path, format: str, client: str | None = None) -
         raise InputError(f"--to: unknown format {format!r}{suggest(format, FORMATS)}")
     FORMATS[format].check()
     opened = Run(run)
-    clients = opened.clients if client is None else (opened.named(client),)
-    opened.must_be_finished()
+    clients = opened.clients if client is None else (opened.find_client(client),)
+    opened.require_finished()
     config = opened.config
     settings = {name: getattr(config.model_settings, name) for name in setting_fields(config.model_settings)}
 

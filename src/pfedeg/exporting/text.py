@@ -46,7 +46,7 @@ def write_projector(trained: Trained, folder: Path) -> None:
     with open(folder / "metadata.tsv", "w", encoding="utf-8", newline="\n") as file:
         if trained.graph.labels:  # the projector expects a header only if there are several columns
             file.write("name\tlabel\n")
-            labels = (escaped(trained.graph.shown(name), IN_LINES) for name in trained.graph.entities)
+            labels = (escaped(trained.graph.display_name(name), IN_LINES) for name in trained.graph.entities)
             pairs = zip(_names(trained, IN_LINES), labels, strict=True)
             file.writelines(f"{name}\t{label}\n" for name, label in pairs)
         else:

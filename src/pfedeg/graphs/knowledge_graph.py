@@ -86,7 +86,7 @@ class KnowledgeGraph:
         names = dict.fromkeys((*self.entities, *self.relations))
         return {name: self.labels[name] for name in names if name in self.labels}
 
-    def shown(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         """The display label of a name; the name itself if it has none."""
         return self.labels.get(name, name)
 

@@ -9,7 +9,7 @@ import numpy as np
 from pfedeg.errors import InputError
 from pfedeg.files import write_bytes
 from pfedeg.inspection.overlap import Overlap
-from pfedeg.plots import draw, need_matplotlib, new_figure, short
+from pfedeg.plots import draw, new_figure, require_matplotlib, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ def check_picture(path: Path) -> None:
         raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
-    need_matplotlib("--picture", "or omit --picture")
+    require_matplotlib("--picture", "or omit --picture")
 
 
 def write_picture(path: Path, overlap: Overlap) -> None:

@@ -18,7 +18,7 @@ from pfedeg.settings import NoSettings, Value
 
 State = Mapping[str, NDArray[Any]]
 Weights = NDArray[np.float64]  # C × C, clients in the order of Shared.clients: how much row i takes from column j
-NOTHING = Contents(tables=())
+NO_CONTENTS = Contents(tables=())
 
 
 class ClientView(NamedTuple):

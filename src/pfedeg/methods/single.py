@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pfedeg.graphs.alignment import ClientId, Shared
-from pfedeg.methods.base import NOTHING, ClientView, Method, State, Strategy
+from pfedeg.methods.base import NO_CONTENTS, ClientView, Method, State, Strategy
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.settings import Value
 
@@ -13,8 +13,8 @@ EPOCHS: dict[str, Value] = {"epochs": 1, "rounds": 900, "moments": "keep", "eval
 class Alone(Strategy):
     """Nothing travels."""
 
-    uploads = NOTHING
-    downloads = NOTHING
+    uploads = NO_CONTENTS
+    downloads = NO_CONTENTS
 
     def aggregate(
         self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]

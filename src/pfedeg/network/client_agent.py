@@ -15,7 +15,7 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network.client_session import WORK, ClientSession, alignment_digest, digest
 from pfedeg.network.messages import PROTOCOL, Message, ProtocolError, pack, pack_contents, split, unpack
-from pfedeg.training.config import REGISTRIES, USUAL, Config
+from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings, write_arrays
 
 RUN = re.compile("[0-9a-z-]{1,64}")
@@ -192,6 +192,6 @@ class ClientAgent:
         if self._session is None or self._session.run != run:
             if not (self._runs / run / WORK / "alignment.safetensors").exists():
                 raise ProtocolError(f"this client has no run {run}; the server must send hello first")
-            self._check_allowed(USUAL | saved_settings(RunFolder(self._runs / run).read("config.json")))
+            self._check_allowed(DEFAULT_PARTS | saved_settings(RunFolder(self._runs / run).read("config.json")))
             self._session = ClientSession(self._runs / run, run, self.name, self._engine, self._log)
         return self._session

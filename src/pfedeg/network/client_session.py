@@ -144,7 +144,7 @@ class ClientSession:
         if not self.finished:
             rounds = request.integer("rounds")
             self._apply_news(request)
-            self._folder.cut_history(rounds)
+            self._folder.truncate_history(rounds)
             tables, at = self._best()
             measured = {split: {self._name: self._client.evaluate(tables, split, self._engine)} for split in SPLITS[1:]}
             result = make_result(self._config, rounds, at, self._folder.history(), measured)

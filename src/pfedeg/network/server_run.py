@@ -50,7 +50,7 @@ class ServerRun(RunLoop):
         assert self._folder is not None
         self._final: Mapping[str, Mapping[ClientId, Metrics]] | None = None
         origin = self._folder.read("provenance.json") if self._folder.exists() else {}
-        saved = self._enter(origin, resume)
+        saved = self._open_run(origin, resume)
         unfinished = self.result is not None and self.result.get("missing")
         if unfinished and (out / CHECKPOINT).exists():  # a client still lacks its result
             saved, self.result = self._folder.load_checkpoint(), None
@@ -67,7 +67,7 @@ class ServerRun(RunLoop):
             self._transport.handshake(
                 {name: digest(ids, self._shared.travelling[name]) for name, ids in self._shared.ids.items()}
             )
-        self._whole = self._arrays(), self._about()
+        self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
         self.save()
 
     def _begin(self) -> None:
@@ -81,19 +81,19 @@ class ServerRun(RunLoop):
         clients = {"labels": self.config.labels(), "clients": list(self._shared.clients)}
         folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
 
-    def _due(self) -> bool:
+    def _checkpoint_due(self) -> bool:
         return True  # clients can roll back one round only, so a checkpoint must follow every round
 
-    def _keep(self, members: list[ClientId]) -> None:
+    def _keep_best(self, members: list[ClientId]) -> None:
         self._transport.best_round = self._progress.round
 
-    def _line(self, done: Round) -> dict[str, Any]:
+    def _history_line(self, done: Round) -> dict[str, Any]:
         self._transport.set_affinity(done.number, done.weights)
-        line = super()._line(done)
+        line = super()._history_line(done)
         missing = dict(sorted(self._transport.missing.items()))
         return line | ({"missing": missing} if missing else {})
 
-    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+    def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
         if self._final is None:
             self._final = self._transport.finish(self._progress.round)
         return self._final[split]
@@ -107,17 +107,17 @@ class ServerRun(RunLoop):
             result["tables_of_round"] = other
         self._folder.finish({}, {}, result, keep_checkpoint=bool(self._transport.missing))
 
-    def _arrays(self) -> Arrays:
-        arrays, transport = super()._arrays(), self._transport
+    def _checkpoint_arrays(self) -> Arrays:
+        arrays, transport = super()._checkpoint_arrays(), self._transport
         for i, name in enumerate(self._shared.clients):
             arrays[f"ids/{i}"] = self._shared.ids[name]
             for table, rows in transport.latest[name].tables.items():
                 arrays |= {f"latest/{i}/{table}/ids": rows.ids, f"latest/{i}/{table}/values": rows.values}
         return arrays
 
-    def _about(self) -> dict[str, Any]:
+    def _checkpoint_fields(self) -> dict[str, Any]:
         transport, clients = self._transport, self._shared.clients
-        return super()._about() | {
+        return super()._checkpoint_fields() | {
             "clients": list(clients),
             "accepted": [transport.accepted[name] for name in clients],
             "triples": [transport.triples[name] for name in clients],
@@ -125,18 +125,18 @@ class ServerRun(RunLoop):
             "best_round": transport.best_round,
         }
 
-    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
-        super()._restore(arrays, about)
-        clients = about["clients"]
+    def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
+        super()._restore(arrays, fields)
+        clients = fields["clients"]
         shared = Shared({name: arrays[f"ids/{i}"] for i, name in enumerate(clients)})
         transport = self._transport
         self._shared = transport.shared = shared
         transport.latest = {
-            name: Upload(_tables(arrays, f"latest/{i}/"), about["scalars"][i]) for i, name in enumerate(clients)
+            name: Upload(_tables(arrays, f"latest/{i}/"), fields["scalars"][i]) for i, name in enumerate(clients)
         }
-        transport.accepted = dict(zip(clients, about["accepted"], strict=True))
-        transport.triples = dict(zip(clients, about["triples"], strict=True))
-        transport.best_round = about["best_round"]
+        transport.accepted = dict(zip(clients, fields["accepted"], strict=True))
+        transport.triples = dict(zip(clients, fields["triples"], strict=True))
+        transport.best_round = fields["best_round"]
 
 
 def _tables(arrays: Arrays, prefix: str) -> dict[str, Rows]:

@@ -51,7 +51,7 @@ def collect(answerer: Answerer, graph: KnowledgeGraph, split: Split, hidden: Seq
     return Pairs(np.array([score for score, _ in found]), np.array([correct for _, correct in found], bool))
 
 
-def need_scikit_learn() -> None:
+def require_scikit_learn() -> None:
     """Raise InputError unless scikit-learn is installed."""
     if find_spec("sklearn") is None:
         raise InputError("calibration needs scikit-learn: pip install 'pfedeg[calibrate]'")

@@ -24,25 +24,25 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons for an answer."""
+    """Why a client gives an answer."""
 
     neighbours: tuple[Neighbour, ...]
-    taught: Mapping[str, Mapping[ClientId, float]]  # entity → client → its share in what this client was sent
+    contributions: Mapping[str, Mapping[ClientId, float]]  # entity → other client → its share in the download
 
 
 class Explainer:
     """Explains answers of one client of a run."""
 
     def __init__(self, run: Run, client: ClientId) -> None:
-        """For a finished run; nothing is trained."""
-        self._run, self._client, self._strategy = run, run.named(client), run.config.build_strategy()
+        """Load a finished run."""
+        self._run, self._client, self._strategy = run, run.find_client(client), run.config.build_strategy()
         self._graph = run.graph(self._client)
         table = run.tables(self._client).entity
         self._directions: Mat = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
         self._triples_of = cache(self._find_triples)
 
     def explain(self, head: str, relation: str, tail: str, k: int = 3) -> Explanation:
-        """Explain a triple, known or not, by its k nearest neighbours; it is not one of them."""
+        """Explain a triple by its k most similar training triples, not counting the triple itself."""
         graph = self._graph
         ids = graph.entity_ids[head], graph.relation_ids[relation], graph.entity_ids[tail]
         triples = self._triples_of(ids[1])
@@ -54,14 +54,14 @@ class Explainer:
             Neighbour(graph.entities[triples[at, 0]], relation, graph.entities[triples[at, 2]], float(similarity[at]))
             for at in others
         )
-        return Explanation(neighbours, {name: self.taught(name) for name in dict.fromkeys((head, tail))})
+        return Explanation(neighbours, {name: self.contributions(name) for name in dict.fromkeys((head, tail))})
 
     def _find_triples(self, relation: int) -> Ids:
         found: Ids = self._graph.train[self._graph.train[:, 1] == relation]
         return found
 
-    def taught(self, entity: str) -> dict[ClientId, float]:
-        """Each other client's share in what this client was sent of an entity, from the run's own strategy.
+    def contributions(self, entity: str) -> dict[ClientId, float]:
+        """The share of each other client in this client's downloaded row of an entity, as the run's method computes it.
 
         Empty if no other client has the entity, and for methods without shares.
         """

@@ -1,4 +1,4 @@
-"""Questions to a client: from a file, or for all entities of a relation. All are checked before any is answered."""
+"""Reads questions from a file, or makes them for all entities of a relation; all are checked before any is answered."""
 
 import csv
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ import numpy as np
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
-from pfedeg.training.link_prediction import ask, look_up
+from pfedeg.training.link_prediction import look_up, parse_question
 
-Asked = tuple[Side, tuple[int, int]]  # the side to predict; the given entity and the relation
+Question = tuple[Side, tuple[int, int]]  # the side to predict; the given entity and the relation
 
 
-def of_relation(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Asked]:
+def relation_questions(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Question]:
     """A question for every entity that has this relation."""
     kind, column = look_up("relation", relation, graph), 2 if heads else 0
     parts = [graph.triples(split) for split in SPLITS]
@@ -22,17 +22,19 @@ def of_relation(relation: str, heads: bool, graph: KnowledgeGraph) -> list[Asked
     return [("head" if heads else "tail", (entity, kind)) for entity in given]
 
 
-def of_file(path: Path, graph: KnowledgeGraph) -> list[Asked]:
-    """The questions in a file."""
-    asked = []
+def read_questions(path: Path, graph: KnowledgeGraph) -> list[Question]:
+    """Read and check the questions in a file."""
+    questions = []
     for number, row in enumerate(_rows(path), 1):
         try:
-            asked.append(ask(graph, row.get("relation") or "", row.get("head") or None, row.get("tail") or None))
+            questions.append(
+                parse_question(graph, row.get("relation") or "", row.get("head") or None, row.get("tail") or None)
+            )
         except InputError as error:
             raise InputError(f"{path}, question {number}: {error}") from None
-    if not asked:
+    if not questions:
         raise InputError(f"{path}: contains no questions")
-    return asked
+    return questions
 
 
 def _rows(path: Path) -> Iterable[dict[str, str | None]]:

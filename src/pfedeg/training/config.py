@@ -29,7 +29,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
 }
-USUAL = {"method": "pfedeg-plus", "model": "transe", "objective": "self-adversarial", "optimizer": "adam"}
+DEFAULT_PARTS = {"method": "pfedeg-plus", "model": "transe", "objective": "self-adversarial", "optimizer": "adam"}
 PART_HELP = {
     "method": "the federated method or baseline",
     "model": "the embedding model",
@@ -85,7 +85,7 @@ class Config:
             **{name: given.pop(name, None) for name in ("objective", "optimizer")},
         }
         names = {
-            part: registry.identify(USUAL[part] if wanted[part] is None else wanted[part])
+            part: registry.identify(DEFAULT_PARTS[part] if wanted[part] is None else wanted[part])
             for part, registry in REGISTRIES.items()
         }
         parts = {part: registry.get(names[part]) for part, registry in REGISTRIES.items()}
@@ -257,7 +257,7 @@ def configure(
     saved.pop("preset", None)
     given = {**saved, **{name: value for name, value in flags.items() if value is not None}}
     values: dict[str, Any] = {**PRESETS[preset], **given}
-    method = METHODS.get(METHODS.identify(values.get("method", USUAL["method"])))
+    method = METHODS.get(METHODS.identify(values.get("method", DEFAULT_PARTS["method"])))
     if "rounds" in method.defaults and "rounds" in PRESETS[preset] and "rounds" not in given:
         usual = all_settings()["rounds"].default  # as many times more rounds as with the paper's settings
         values["rounds"] = int(PRESETS[preset]["rounds"]) * int(method.defaults["rounds"]) // int(usual)

@@ -15,7 +15,7 @@ from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.text import suggest
 
-MOST_SCORES = 1 << 24  # at a time
+MAX_SCORES = 1 << 24  # at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,22 @@ class Answerer:
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
 
     def answers(
-        self, questions: Sequence[tuple[int, int]], k: int, *, hidden: Sequence[Split] = SPLITS, least: float = -inf
+        self, questions: Sequence[tuple[int, int]], k: int, *, hidden: Sequence[Split] = SPLITS, min_score: float = -inf
     ) -> Iterator[list[Prediction]]:
         """The k best answers to each question (given entity, relation), but for those that hidden splits hold.
 
         Scores are computed for so many questions at a time that they stay within some 64 MB.
         """
         if k < 1:
-            raise InputError(f"k: {k} is out of range; it must be at least 1")
-        step = max(1, MOST_SCORES // len(self._graph.entities))
+            raise InputError(f"k: {k} is out of range; it must be at min_score 1")
+        step = max(1, MAX_SCORES // len(self._graph.entities))
         compose = self._model.compose if self._side == "tail" else self._model.compose_inverse
         for first in range(0, len(questions), step):
             given, relation = np.array(questions[first : first + step], np.int64).T
             queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
             scores = self._engine.scores(self._model, self._tables, np.ascontiguousarray(queries))
             for question, row in zip(questions[first : first + step], scores, strict=True):
-                yield self._best(row, self.facts(question), k, hidden, least)
+                yield self._best(row, self.facts(question), k, hidden, min_score)
 
     def facts(self, question: tuple[int, int]) -> dict[int, Split]:
         """The answers that stand in the graph, and in which split."""
@@ -88,12 +88,12 @@ class Answerer:
         return facts
 
     def _best(
-        self, scores: Mat, facts: dict[int, Split], k: int, hidden: Sequence[Split], least: float
+        self, scores: Mat, facts: dict[int, Split], k: int, hidden: Sequence[Split], min_score: float
     ) -> list[Prediction]:
         scores = scores.copy()
         scores[[e for e, split in facts.items() if split in hidden]] = -inf
         floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
-        able = np.flatnonzero((scores >= max(floor, least)) & (scores > -inf))
+        able = np.flatnonzero((scores >= max(floor, min_score)) & (scores > -inf))
         order = able[np.argsort(-scores[able], kind="stable")][:k]  # equal ones by name
         chances = self._calibration(scores[order].astype(np.float64)).tolist() if self._calibration else [None] * k
         names = [self._graph.entities[e] for e in order.tolist()]
@@ -114,16 +114,18 @@ def predict(
     tail: str | None = None,
     k: int = 10,
     known: bool = False,
-    least: float = -inf,
+    min_score: float = -inf,
     calibration: Calibration | None = None,
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
-    side, question = ask(graph, relation, head, tail)
+    side, question = parse_question(graph, relation, head, tail)
     answerer = Answerer(engine, model, tables, graph, side, calibration if side == "tail" else None)
-    return next(answerer.answers([question], k, hidden=() if known else SPLITS, least=least))
+    return next(answerer.answers([question], k, hidden=() if known else SPLITS, min_score=min_score))
 
 
-def ask(graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None) -> tuple[Side, tuple[int, int]]:
+def parse_question(
+    graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None
+) -> tuple[Side, tuple[int, int]]:
     """A question by names as the side that is asked for and ids."""
     if (head is None) == (tail is None):
         raise InputError("give either a head or a tail")

@@ -53,10 +53,10 @@ class Training(RunLoop):
         self._engine = engine or default_engine(threads)
         shared = federation.shared(secret=secret)
         warn_about(federation, shared, config.method_type)
-        about: dict[str, Any] = {"labels": config.labels(), "clients": list(federation.graphs)}
-        about |= {"secret": fingerprint(secret)} if secret else {}
-        origin = provenance(federation.fingerprint, source or federation.source, config.seed) | about
-        saved = self._enter(origin, resume)
+        extra: dict[str, Any] = {"labels": config.labels(), "clients": list(federation.graphs)}
+        extra |= {"secret": fingerprint(secret)} if secret else {}
+        origin = provenance(federation.fingerprint, source or federation.source, config.seed) | extra
+        saved = self._open_run(origin, resume)
         if self._folder is not None and self.result is not None:
             self.tables = {client: self._folder.tables(client) for client in federation.graphs}
         self._shared, self._transport = self._assemble(shared)
@@ -64,7 +64,10 @@ class Training(RunLoop):
             self._restore(*saved)
         if self._folder is not None and not self._folder.exists():
             self._folder.create(config.as_dict(), origin, federation.graphs)
-        self._whole = self._arrays(), self._about()  # the last state between two rounds; arrays never change in place
+        self._snapshot = (
+            self._checkpoint_arrays(),
+            self._checkpoint_fields(),
+        )
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """Answers of a client's tables; see `prediction.predict`."""
@@ -85,20 +88,20 @@ class Training(RunLoop):
         pool = build_clients(merged.graphs, alone, config, self._strategy)[POOL]
         return alone, PooledInProcess(pool, clients, self._engine)
 
-    def _keep(self, members: list[ClientId]) -> None:
+    def _keep_best(self, members: list[ClientId]) -> None:
         evaluated = self._transport.evaluated()
         self.tables |= {name: evaluated[name] for name in members}
 
-    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+    def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
         return self._transport.measure(self.tables, split)
 
     def _save_result(self, result: dict[str, Any]) -> None:
         if self._folder is not None:
             self._folder.finish(self.tables, self.federation.graphs, result)
 
-    def _arrays(self) -> Arrays:
+    def _checkpoint_arrays(self) -> Arrays:
         """With the clients' states and best tables; clients by their place, since names may be anything."""
-        arrays = super()._arrays()
+        arrays = super()._checkpoint_arrays()
         for i, state in enumerate(self._transport.states.values()):
             arrays |= state.arrays(f"client/{i}/")
         for i, name in enumerate(self.federation.graphs):
@@ -106,19 +109,22 @@ class Training(RunLoop):
                 arrays |= {f"best/{i}/{kind}": table for kind, table in self.tables[name]._asdict().items()}
         return arrays
 
-    def _about(self) -> dict[str, Any]:
+    def _checkpoint_fields(self) -> dict[str, Any]:
         states = self._transport.states.values()
-        return super()._about() | {"trained": [each.trained for each in states], "loss": [each.loss for each in states]}
+        return super()._checkpoint_fields() | {
+            "trained": [each.trained for each in states],
+            "loss": [each.loss for each in states],
+        }
 
-    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
-        super()._restore(arrays, about)
+    def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
+        super()._restore(arrays, fields)
         self.tables = {
             name: Tables(arrays[f"best/{i}/entity"], arrays[f"best/{i}/relation"])
             for i, name in enumerate(self.federation.graphs)
             if f"best/{i}/entity" in arrays
         }
         self._transport.states = {
-            name: ClientState.of(arrays, about["trained"][i], about["loss"][i], f"client/{i}/")
+            name: ClientState.of(arrays, fields["trained"][i], fields["loss"][i], f"client/{i}/")
             for i, name in enumerate(self._transport.states)
         }
 

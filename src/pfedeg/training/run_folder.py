@@ -118,7 +118,7 @@ class RunFolder:
                 raise InputError(f"{path}, line {number}: damaged") from None
         return lines
 
-    def cut_history(self, until: int) -> None:
+    def truncate_history(self, until: int) -> None:
         """Forget rounds after `until`."""
         self.write_history(self.history(until))
 

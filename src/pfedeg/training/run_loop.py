@@ -50,7 +50,7 @@ class RunLoop(ABC):
         self._progress = Progress()
         self._state: State | None = None
         self._saved_at = time.monotonic()
-        self._whole: tuple[Arrays, dict[str, Any]] = {}, {}
+        self._snapshot: tuple[Arrays, dict[str, Any]] = {}, {}  # after the last complete round
 
     @property
     def rounds_done(self) -> int:
@@ -70,16 +70,16 @@ class RunLoop(ABC):
             return
         with self._folder.locked() if self._folder else nullcontext():
             if self._folder:
-                self._folder.cut_history(self._progress.round)
+                self._folder.truncate_history(self._progress.round)
             try:
                 yield from self._rounds()
                 self._finish()
             except (KeyboardInterrupt, GeneratorExit):
-                self._rewind()
+                self._roll_back()
                 self.save()
                 raise
             except RunError:
-                self._rewind()
+                self._roll_back()
                 with suppress(RunError):  # a full disk is full still
                     self.save()
                 raise
@@ -93,7 +93,7 @@ class RunLoop(ABC):
     def save(self) -> None:
         """Write a checkpoint, if there is a run directory."""
         if self._folder is not None and self.result is None:
-            self._folder.save_checkpoint(*self._whole)
+            self._folder.save_checkpoint(*self._snapshot)
             self._saved_at = time.monotonic()
 
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
@@ -122,19 +122,19 @@ class RunLoop(ABC):
         for done in loop:
             progress.round, self._state = done.number, done.state
             if done.metrics is not None:
-                self._judge(done)
-            line = self._line(done)
+                self._update_best(done)
+            line = self._history_line(done)
             self.history.append(line)
             if self._folder is not None:
                 self._folder.append_history(line)
-            self._whole = self._arrays(), self._about()
-            if self._due():
+            self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
+            if self._checkpoint_due():
                 self.save()
             yield done
             if progress.stopped:
                 return
 
-    def _judge(self, done: Round) -> None:
+    def _update_best(self, done: Round) -> None:
         """Keep what is best so far, and stop who has not improved for too long: the run, or in Single each client."""
         progress = self._progress
         assert done.metrics is not None
@@ -147,45 +147,45 @@ class RunLoop(ABC):
             best, at, stale = progress.best.get(scope, (-1.0, 0, 0))
             if not metric.triples or metric.mrr > best:  # without validation triples the last tables are the best
                 progress.best[scope] = (metric.mrr if metric.triples else -1.0, done.number, 0)
-                self._keep(members)
+                self._keep_best(members)
             else:
                 progress.best[scope] = (best, at, stale + 1)
                 if stale + 1 >= self.config.patience:
                     progress.retired |= set(members)
         progress.stopped = set(progress.metrics) <= progress.retired
 
-    def _rewind(self) -> None:
+    def _roll_back(self) -> None:
         """Forget what is half done of a round."""
-        self._restore(*self._whole)
+        self._restore(*self._snapshot)
         del self.history[self._progress.round :]
 
     def _finish(self) -> None:
-        measured = {split: self._measure(split) for split in SPLITS[1:]}
+        measured = {split: self._evaluate_best(split) for split in SPLITS[1:]}
         result = make_result(self.config, self._progress.round, self.best_round, self.history, measured)
         self._save_result(result)
         self.result = result
 
-    def _due(self) -> bool:
+    def _checkpoint_due(self) -> bool:
         """Whether it is time for a checkpoint."""
         return time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
     @abstractmethod
-    def _keep(self, members: list[ClientId]) -> None:
+    def _keep_best(self, members: list[ClientId]) -> None:
         """The tables that were just evaluated are these clients' best so far."""
 
     @abstractmethod
-    def _measure(self, split: Split) -> Mapping[ClientId, Metrics]:
+    def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
         """Metrics of the best tables."""
 
     @abstractmethod
     def _save_result(self, result: dict[str, Any]) -> None:
         """Keep the result."""
 
-    def _arrays(self) -> Arrays:
+    def _checkpoint_arrays(self) -> Arrays:
         """Every array of a checkpoint."""
         return {f"server/{name}": np.asarray(array) for name, array in (self._state or {}).items()}
 
-    def _about(self) -> dict[str, Any]:
+    def _checkpoint_fields(self) -> dict[str, Any]:
         """Everything else of a checkpoint."""
         progress = self._progress
         return {
@@ -196,21 +196,21 @@ class RunLoop(ABC):
             "stopped": progress.stopped,
         }
 
-    def _restore(self, arrays: Arrays, about: dict[str, Any]) -> None:
-        """The counterpart of `_arrays` and `_about`."""
+    def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
+        """The counterpart of `_checkpoint_arrays` and `_checkpoint_fields`."""
         self._progress = Progress(
-            round=about["round"],
-            best={scope: (value[0], value[1], value[2]) for scope, value in about["best"].items()},
-            retired=set(about["retired"]),
+            round=fields["round"],
+            best={scope: (value[0], value[1], value[2]) for scope, value in fields["best"].items()},
+            retired=set(fields["retired"]),
             metrics={
-                name: Metrics(mrr, tuple(hits), triples) for name, (mrr, hits, triples) in about["metrics"].items()
+                name: Metrics(mrr, tuple(hits), triples) for name, (mrr, hits, triples) in fields["metrics"].items()
             },
-            stopped=about["stopped"],
+            stopped=fields["stopped"],
         )
         server = {name.removeprefix("server/"): array for name, array in arrays.items() if name.startswith("server/")}
         self._state = server or None
 
-    def _line(self, done: Round) -> dict[str, Any]:
+    def _history_line(self, done: Round) -> dict[str, Any]:
         """A round as a line of history.jsonl."""
         line: dict[str, Any] = {
             "round": done.number,
@@ -226,7 +226,7 @@ class RunLoop(ABC):
                 line["affinity"] = named_weights(self._shared, done.weights)
         return line
 
-    def _enter(self, origin: Mapping[str, Any], resume: bool) -> tuple[Arrays, dict[str, Any]] | None:
+    def _open_run(self, origin: Mapping[str, Any], resume: bool) -> tuple[Arrays, dict[str, Any]] | None:
         """Check that the run directory can be made, or that the one there is this run, and find its checkpoint."""
         folder = self._folder
         if folder is None:
@@ -238,7 +238,7 @@ class RunLoop(ABC):
             raise InputError(
                 f"{folder.path}: holds a run already; add --resume to continue it, or choose another --out"
             )
-        self._compare(folder, origin)
+        self._check_same_run(folder, origin)
         if folder.finished():
             self.result, self.history = folder.read("result.json"), folder.history()
             return None
@@ -247,7 +247,7 @@ class RunLoop(ABC):
             self.history = folder.history(saved[1]["round"] if saved else 0)
         return saved
 
-    def _compare(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
+    def _check_same_run(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
         before = folder.read("provenance.json")
         if before.get("data_fingerprint") != origin["data_fingerprint"]:
             raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")

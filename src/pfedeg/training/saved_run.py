@@ -17,9 +17,9 @@ from pfedeg.models.base import Model, Tables
 from pfedeg.models.registry import MODELS
 from pfedeg.settings import build_settings
 from pfedeg.text import suggest
-from pfedeg.training.config import REGISTRIES, USUAL, Config
+from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
-from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, ask, look_up, predict
+from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
 from pfedeg.training.run_folder import RunFolder, saved_settings
 
 SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # others were a user's own
@@ -59,13 +59,13 @@ class Run:
         saved = self.provenance.get("labels")
         if isinstance(saved, dict) and isinstance(saved.get(part), str):
             return str(saved[part])
-        if part == "method" and self.own_strategy:
-            return self.own_strategy
-        identifier = str(self.settings.get(part, USUAL[part]))
+        if part == "method" and self.custom_strategy:
+            return self.custom_strategy
+        identifier = str(self.settings.get(part, DEFAULT_PARTS[part]))
         return REGISTRIES[part].get(identifier).label if identifier in REGISTRIES[part] else identifier
 
     @property
-    def own_strategy(self) -> str:
+    def custom_strategy(self) -> str:
         """The class of a user's strategy that took the place of the method's, which schema 1 allowed; else empty."""
         strategy = self.provenance.get("strategy")
         return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
@@ -104,11 +104,11 @@ class Run:
         kept = [line["affinity"] for line in self.history if line.get("affinity") and line["round"] <= until]
         return kept[-1] if kept else None
 
-    def must_be_finished(self) -> None:
+    def require_finished(self) -> None:
         """Refuse a run that has no result yet."""
         self._folder.read("result.json")
 
-    def named(self, client: str) -> ClientId:
+    def find_client(self, client: str) -> ClientId:
         """The client of a name, or a hint at names like it."""
         if normal(client) not in self.clients:
             raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
@@ -132,21 +132,21 @@ class Run:
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
-        client = self.named(client)
+        client = self.find_client(client)
         parts = self._engine, self._model, self.tables(client), self.graph(client)
         return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
 
-    def known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
+    def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """How many answers to a question stand in the client's own triples."""
         graph = self.graph(normal(client))
-        side, (given, kind) = ask(graph, relation, head, tail)
+        side, (given, kind) = parse_question(graph, relation, head, tail)
         keys, start, _ = graph.known(side)
         at = int(np.searchsorted(keys, key := given * len(graph.relations) + kind))
         return int(start[at + 1] - start[at]) if at < len(keys) and keys[at] == key else 0
 
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """For many questions to one client."""
-        client = self.named(client)
+        client = self.find_client(client)
         parts = self._engine, self._model, self.tables(client), self.graph(client)
         return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
 
@@ -161,7 +161,7 @@ class Run:
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
         """The entities whose embeddings point most nearly the same way (cosine), best first."""
-        client = self.named(client)
+        client = self.find_client(client)
         graph, table = self.graph(client), self.tables(client).entity
         given = look_up("entity", entity, graph)
         length = np.linalg.norm(table, axis=1)

@@ -9,7 +9,7 @@ from pfedeg.experiments.report.results import Results
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
 from pfedeg.files import write_bytes
-from pfedeg.plots import need_matplotlib
+from pfedeg.plots import require_matplotlib
 from pfedeg.text import plural
 
 
@@ -58,7 +58,7 @@ def _check_target(out: Path, kind: str) -> None:
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        need_matplotlib(f"--format {kind}", "--format md and csv do without")
+        require_matplotlib(f"--format {kind}", "--format md and csv do without")
     if kind == "png":
         render.check_folder(out)
     elif not out.parent.is_dir():

@@ -5,7 +5,7 @@ from math import ceil, cos, pi, sin
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pfedeg.experiments.report.parts import ShownMethod
+from pfedeg.experiments.report.parts import ReportMethod
 from pfedeg.experiments.report.results import Entry, Setup
 from pfedeg.plots import new_figure, short
 from pfedeg.training.saved_run import Run
@@ -19,10 +19,10 @@ Affinities = Sequence[tuple[int, Affinity]]  # by round
 
 SIZE = (5.0, 3.4)
 LETTER = 0.075  # inches per letter of a tick label
-MOST_LINES = 6  # more cannot be told apart
+MAX_LINES = 6  # more cannot be told apart
 
 
-def file_name(kind: str, setup: Setup, method: ShownMethod | None = None) -> str:
+def file_name(kind: str, setup: Setup, method: ReportMethod | None = None) -> str:
     """The name of a figure's file, without its extension."""
     parts = [kind, setup.data, setup.model.identifier, setup.scale, method.identifier if method else ""]
     return "-".join(filter(None, parts))
@@ -106,7 +106,7 @@ def _arrows(affinity: Affinity) -> list[tuple[str, str, float]]:
     found = []
     for learner, row in affinity.items():
         others = sorted((weight, teacher) for teacher, weight in row.items() if teacher != learner)
-        largest = others if len(affinity) <= MOST_LINES else others[-3:]
+        largest = others if len(affinity) <= MAX_LINES else others[-3:]
         found += [(teacher, learner, weight) for weight, teacher in largest]
     return sorted(found, key=lambda arrow: arrow[2])
 
@@ -148,7 +148,7 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
 def shares_by_round(kept: Affinities) -> "Figure":
     """Each learner's shares by round; with many clients, a heat map of the first and of the last."""
     names = list(kept[-1][1])
-    if len(names) > MOST_LINES:
+    if len(names) > MAX_LINES:
         return _heat_maps([kept[0], kept[-1]])
     across = min(3, len(names))
     figure, all_axes = new_figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)

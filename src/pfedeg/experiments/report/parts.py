@@ -22,7 +22,7 @@ COLORS = (
 
 
 @dataclass(frozen=True)
-class ShownMethod:
+class ReportMethod:
     """A method in tables and figures."""
 
     identifier: str
@@ -43,7 +43,7 @@ class ShownMethod:
 
 
 @dataclass(frozen=True)
-class ShownModel:
+class ReportModel:
     """A model in tables and figures."""
 
     identifier: str
@@ -69,33 +69,33 @@ def missing_parts(run: Run) -> dict[str, str]:
     return {part: identifier for part, identifier in saved.items() if load(part, identifier) is None}
 
 
-def method_of(run: Run) -> ShownMethod:
+def method_of(run: Run) -> ReportMethod:
     """The method of a run."""
-    if run.own_strategy:
-        return ShownMethod(run.own_strategy, run.own_strategy)
+    if run.custom_strategy:
+        return ReportMethod(run.custom_strategy, run.custom_strategy)
     method = load("method", run.method)
-    return shown(run.method, method) if method else ShownMethod(run.method, run.label("method"))
+    return report_method(run.method, method) if method else ReportMethod(run.method, run.label("method"))
 
 
-def shown(identifier: str, method: Method) -> ShownMethod:
+def report_method(identifier: str, method: Method) -> ReportMethod:
     """A method of the registry."""
-    return ShownMethod(identifier, method.label, method.role, method.trains, method.color)
+    return ReportMethod(identifier, method.label, method.role, method.trains, method.color)
 
 
-def model_of(run: Run) -> ShownModel:
+def model_of(run: Run) -> ReportModel:
     """The model of a run."""
     return model_named(run.model, run.label("model"))
 
 
-def model_named(identifier: str, label: str = "") -> ShownModel:
+def model_named(identifier: str, label: str = "") -> ReportModel:
     """A model by its identifier."""
     model = load("model", identifier)
-    return ShownModel(identifier, model.label if model else label or identifier)
+    return ReportModel(identifier, model.label if model else label or identifier)
 
 
-def with_colors(methods: Iterable[ShownMethod]) -> Mapping[str, ShownMethod]:
+def with_colors(methods: Iterable[ReportMethod]) -> Mapping[str, ReportMethod]:
     """Methods by identifier, each with a colour of its own as far as there are enough."""
-    found: dict[str, ShownMethod] = {}
+    found: dict[str, ReportMethod] = {}
     free = list(COLORS)
     for method in sorted(set(methods), key=lambda method: method.position):
         taken = {other.color for other in found.values()}

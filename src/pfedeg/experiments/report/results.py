@@ -9,12 +9,20 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from pfedeg.errors import InputError
-from pfedeg.experiments.report.parts import ShownMethod, ShownModel, load, method_of, model_named, model_of, with_colors
+from pfedeg.experiments.report.parts import (
+    ReportMethod,
+    ReportModel,
+    load,
+    method_of,
+    model_named,
+    model_of,
+    with_colors,
+)
 from pfedeg.experiments.report.published import Published, read_published
 from pfedeg.experiments.report.run_files import data_names, describe_missing, find_runs, why_empty
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.settings import setting_fields
-from pfedeg.training.config import REGISTRIES, USUAL, Config
+from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.saved_run import Run
 
 # Common settings that may differ between methods that are compared; all others must agree.
@@ -25,7 +33,7 @@ class Setup(NamedTuple):
     """What compared runs have in common."""
 
     data: str
-    model: ShownModel
+    model: ReportModel
     scale: str  # the common settings that are not the usual ones, in words; empty for the paper's
 
     @property
@@ -44,8 +52,8 @@ class Entry:
     """A method with its settings on some data: a run for every seed."""
 
     data: str
-    method: ShownMethod
-    model: ShownModel
+    method: ReportMethod
+    model: ReportModel
     settings: Mapping[str, Any]  # all but the seed
     runs: list[Run] = field(default_factory=list)
     varied: tuple[str, ...] = ()  # settings in which entries of the same method on the same data differ
@@ -54,14 +62,14 @@ class Entry:
     @cached_property
     def setup(self) -> Setup:
         """What it can be compared in."""
-        return Setup(self.data, self.model, self._describe(self._unusual()))
+        return Setup(self.data, self.model, self._describe(self._changed_common_settings()))
 
-    def _unusual(self) -> list[str]:
+    def _changed_common_settings(self) -> list[str]:
         """The settings common to all methods that are not the usual ones."""
         own = _method_settings(self.settings)
         common = [name for name in self.settings if name not in SCHEDULE | own | {"method", "model"}]
-        usual = _usual(self.settings, ("model", "objective", "optimizer")) | {
-            part: USUAL[part] for part in ("objective", "optimizer")
+        usual = _default_settings(self.settings, ("model", "objective", "optimizer")) | {
+            part: DEFAULT_PARTS[part] for part in ("objective", "optimizer")
         }
         unused = {"chunk"} if self.settings.get("sampling") != "shared" else set()
         return [name for name in common if name not in unused and self.settings[name] != usual.get(name)]
@@ -78,9 +86,9 @@ class Entry:
         return self._describe(self.varied)
 
     def _describe(self, names: Sequence[str]) -> str:
-        return ", ".join(f"{name} {self.shown(name)}" for name in names)
+        return ", ".join(f"{name} {self.setting_text(name)}" for name in names)
 
-    def shown(self, name: str) -> str:
+    def setting_text(self, name: str) -> str:
         """The value of a setting as text; a method, model, objective or optimiser by its label."""
         if name == "method":
             return self.method.label
@@ -91,7 +99,7 @@ class Entry:
     @cached_property
     def changed(self) -> int:
         """The number of settings that are not the defaults of its method and model."""
-        usual = _usual(self.settings, tuple(REGISTRIES))
+        usual = _default_settings(self.settings, tuple(REGISTRIES))
         return sum(value != usual.get(name) for name, value in self.settings.items())
 
     @cached_property
@@ -218,12 +226,12 @@ def _method_settings(settings: Mapping[str, Any]) -> set[str]:
     method = load("method", settings["method"])
     if method is not None:
         return set(setting_fields(method.settings))
-    others = [load(part, settings.get(part, USUAL[part])) for part in ("model", "objective", "optimizer")]
+    others = [load(part, settings.get(part, DEFAULT_PARTS[part])) for part in ("model", "objective", "optimizer")]
     known = set(REGISTRIES).union(setting_fields(Config), *(setting_fields(part.settings) for part in others if part))
     return set(settings) - known
 
 
-def _usual(settings: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
+def _default_settings(settings: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
     """The default settings with these parts of a run, as far as they can be loaded."""
     loaded = {part: settings[part] for part in parts if part in settings and load(part, settings[part]) is not None}
     return Config(**loaded).as_dict()

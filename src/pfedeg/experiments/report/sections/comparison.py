@@ -6,7 +6,7 @@ from math import ceil, log10
 
 from pfedeg.experiments.report.document import Row, Section, Table, TableCell
 from pfedeg.experiments.report.metric_cells import METRIC_LABELS, NOT_RUN, best_entry, best_value, metric_cell, number
-from pfedeg.experiments.report.parts import ShownMethod
+from pfedeg.experiments.report.parts import ReportMethod
 from pfedeg.experiments.report.published import METRICS
 from pfedeg.experiments.report.results import Entry, Results, Setup
 from pfedeg.experiments.report.sections.overview import methods_of
@@ -59,7 +59,7 @@ def _metrics(results: Results, setup: Setup) -> Table:
     return Table("Test metrics", columns, rows)
 
 
-def _best_published(methods: Sequence[ShownMethod], published: Mapping[str, Mapping[str, float]]) -> float | None:
+def _best_published(methods: Sequence[ReportMethod], published: Mapping[str, Mapping[str, float]]) -> float | None:
     found = [published.get(method.identifier, {}).get("mrr") for method in methods if not method.pools_data]
     return max((value for value in found if value is not None), default=None)
 

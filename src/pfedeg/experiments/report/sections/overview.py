@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pfedeg.experiments.report.document import Row, Section, Table, TableCell
 from pfedeg.experiments.report.metric_cells import NOT_RUN, best_entry, number
-from pfedeg.experiments.report.parts import ShownMethod, load, shown
+from pfedeg.experiments.report.parts import ReportMethod, load, report_method
 from pfedeg.experiments.report.results import Results, Setup
 from pfedeg.experiments.report.significance import PairedTests
 
@@ -30,13 +30,13 @@ def _test_mrr(results: Results) -> Table:
     return Table("Test MRR", ["", *(method.label for method in methods)], rows, note=" ".join(_notes(results)))
 
 
-def methods_of(results: Results) -> list[ShownMethod]:
+def methods_of(results: Results) -> list[ReportMethod]:
     """The methods that were run or published, in order."""
     found = {entry.method.identifier: entry.method for entry in results.entries}
     for setup in results.setups:
         for identifier in results.published_at(setup):
             if identifier not in found and (method := load("method", identifier)):
-                found[identifier] = shown(identifier, method)
+                found[identifier] = report_method(identifier, method)
     return sorted(found.values(), key=lambda method: method.position)
 
 
@@ -71,7 +71,7 @@ def _against_baselines(results: Results, tests: Mapping[Setup, PairedTests]) -> 
     return [Table("Comparison with the baselines, by test MRR", columns, rows)] if rows else []
 
 
-def _wins(results: Results, tests: Mapping[Setup, PairedTests], method: ShownMethod, baseline: ShownMethod) -> str:
+def _wins(results: Results, tests: Mapping[Setup, PairedTests], method: ReportMethod, baseline: ReportMethod) -> str:
     """Such as "better: 3 of 4, significantly better: 2 of 4"; nothing if the two never meet in a setup."""
     found = [{entry.method: entry for entry in results.at(setup)} for setup in results.setups]
     pairs = [(entries[method], entries[baseline]) for entries in found if method in entries and baseline in entries]

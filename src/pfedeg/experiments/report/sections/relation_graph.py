@@ -8,7 +8,7 @@ from pfedeg.experiments.report.document import Picture, Row, Section, Table, Tab
 from pfedeg.experiments.report.results import Entry, Results, Setup
 from pfedeg.experiments.report.significance import PairedTests
 
-MOST_CLIENTS = 12  # in a table of shares
+MAX_CLIENTS = 12  # in a table of shares
 TEXT = (
     "The client-wise relation graph W. An arrow points from the teacher to the learner; the wider and darker, the "
     "larger the teacher's share in what the learner receives. With many clients only the three largest shares of each "
@@ -30,7 +30,7 @@ def _parts(entry: Entry) -> list[Table | Picture]:
     title += f", seed {entry.runs[0].seed} of {len(entry.runs)} seeds" if len(entry.runs) > 1 else ""
     name = figures.file_name("graph", entry.setup, entry.method)
     parts: list[Table | Picture] = [Picture(name, f"{title}: relation graph", partial(figures.relation_graph, kept))]
-    if len(kept[-1][1]) <= MOST_CLIENTS:
+    if len(kept[-1][1]) <= MAX_CLIENTS:
         parts.append(_shares(title, *kept[-1]))
     if len(kept) > 1 and figures.changes(kept):
         name = figures.file_name("shares", entry.setup, entry.method)

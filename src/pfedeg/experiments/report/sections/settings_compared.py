@@ -32,7 +32,7 @@ def _table(title: str, group: Sequence[Entry]) -> Table:
     rows: list[Row] = []
     for entry in group:
         valid = entry.mean("mrr", "valid")
-        row: list[TableCell | str] = [entry.shown(name) for name in varied]
+        row: list[TableCell | str] = [entry.setting_text(name) for name in varied]
         row.append(TableCell(number(valid), "best" if valid == best else ""))
         row += [metric_cell(entry, name, None) for name in METRICS]
         rows.append([*row, ", ".join(str(result["best_round"]) for result in entry.results)])

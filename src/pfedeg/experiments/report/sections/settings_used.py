@@ -11,7 +11,9 @@ def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]
     """One table."""
     rows: list[Row] = []
     for entry in results.entries:
-        listed = ", ".join(f"{name} {entry.shown(name)}" for name in entry.settings if name not in ("method", "model"))
+        listed = ", ".join(
+            f"{name} {entry.setting_text(name)}" for name in entry.settings if name not in ("method", "model")
+        )
         seeds = ", ".join(str(run.seed) for run in entry.runs)
         rows.append([entry.setup.title, entry.method.label, seeds, listed])
     table = Table("", ["", "method", "seeds", "settings"], rows, text_columns=4)
