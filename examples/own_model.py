@@ -1,6 +1,6 @@
 """A model of your own: SimplE (Kazemi and Poole 2018), with its equation and gradients.
 
-pfedeg train world --model own_model:MODEL
+pfedeg train world --preset quick --rounds 5 --model own_model:MODEL
 """
 
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """An objective of your own: cross entropy over the positive and its sampled negatives.
 
-pfedeg train world --objective own_objective:OBJECTIVE --smoothing 0.1
+pfedeg train world --preset quick --rounds 5 --objective own_objective:OBJECTIVE --smoothing 0.1
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """An optimiser of your own: Adagrad (Duchi et al. 2011).
 
-pfedeg train world --optimizer own_optimizer:OPTIMIZER --lr 0.1
+pfedeg train world --preset quick --rounds 5 --optimizer own_optimizer:OPTIMIZER --lr 0.1
 """
 
 from dataclasses import dataclass

@@ -102,9 +102,11 @@ class Registry(Generic[T]):
         name, _, attribute = path.partition(":")
         try:
             module = _import(name)
-        except Exception as error:  # whatever a user's module raises
+        except (Exception, SystemExit) as error:  # whatever a user's module raises
             hint = "" if name in sys.modules or not isinstance(error, ModuleNotFoundError) else HINT
-            raise InputError(f"{self.kind} {path!r}: cannot import {name}: {error}{hint}") from None
+            named = isinstance(error, ImportError | InputError)
+            why = str(error) if named else f"{type(error).__name__}: {error}"
+            raise InputError(f"{self.kind} {path!r}: cannot import {name}: {why}{hint}") from None
         found = getattr(module, attribute, None)
         if not isinstance(found, self._of):
             known = [key for key, value in vars(module).items() if isinstance(value, self._of)]

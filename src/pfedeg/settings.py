@@ -9,6 +9,8 @@ from dataclasses import Field, dataclass, field, fields
 from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from pfedeg.errors import InputError
 from pfedeg.text import suggest
 
@@ -69,6 +71,8 @@ def check_setting(kind: type, item: "Field[Any]", value: Any) -> Value:
             raise InputError(f"unknown {name} {value!r}{suggest(str(value), allowed)}")
         return str(value)
     wanted = value_type(kind, item)
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float) if wanted is float else wanted):
         what = {float: "a number", int: "a whole number", str: "a text"}[wanted]
         raise InputError(f"{name}: {value!r} is not {what}")

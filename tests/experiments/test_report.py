@@ -267,8 +267,8 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
         ("config.json", '{"method": "fede", "model": "transe", "seed": 0, "dim": 0}', "dim: 0 is out of range"),
         ("provenance.json", "{}", "damaged, or a run of another version"),
         ("history.jsonl", '{"round": 1}\n{\n', "history.jsonl, line 2: damaged"),
-        ("history.jsonl", "[]\n", "history.jsonl: damaged ("),
-        ("history.jsonl", "{}\n", "history.jsonl: damaged (no 'round')"),
+        ("history.jsonl", "[]\n", "history.jsonl, line 1: damaged"),
+        ("history.jsonl", "{}\n", "history.jsonl, line 1: damaged"),
         ("history.jsonl", '{"round": 1, "affinity": {"ash": {"elm": 1}}}\n', "affinity to an unknown client"),
     ],
 )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pfedeg.engine.interface import Absorb, Batches
@@ -147,6 +148,52 @@ class Clashing:
     """Settings of a method, one of which every run has."""
 
     dim: int = setting(3, "something else")
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """Settings of a method, one of which is an option of `pfedeg train`."""
+
+    threads: int = setting(3, "something else")
+
+
+@dataclass(frozen=True)
+class BadDefault:
+    """Settings of a method, one of which is out of its own range."""
+
+    power: float = setting(-1.0, "a power", least=0)
+
+
+RESERVED = Method("reserved", "Reserved", lambda settings, threads: Alone(), Reserved)
+BAD_DEFAULT = Method("bad-default", "Bad default", lambda settings, threads: Alone(), BadDefault)
+MISSPELT = Method("misspelt", "Misspelt", lambda settings, threads: Alone(), defaults={"rouns": 3})
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (RESERVED, "the command line has a setting 'threads' too; rename it"),
+        (BAD_DEFAULT, "default of power: -1.0 is out of range; it must be at least 0"),
+        (MISSPELT, "a default for an unknown setting, 'rouns'; did you mean 'rounds'?"),
+    ],
+)
+def test_methods_with_impossible_settings_are_refused(method: Method, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Config(method)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"color": "blue"}, {"trains": "together"}, {"role": "best"}], ids=str)
+def test_methods_that_a_report_could_not_show_are_refused(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"^method 'mine': {name} is "):
+        Method("mine", "Mine", lambda settings, threads: Alone(), **wrong)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    config = Config(rounds=np.int64(3), lr=np.float32(0.5))
+    assert (config.rounds, config.optimizer_settings.lr) == (3, 0.5)
+    assert type(config.rounds) is int
 
 
 CLASHING = Method("clashing", "Clashing", lambda settings, threads: Alone(), Clashing)

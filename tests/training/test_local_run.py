@@ -413,11 +413,34 @@ def test_a_run_of_the_first_schema_can_be_resumed(synthetic: Federation, tmp_pat
     del about["loss"]
     arrays = {name.replace("/optimizer/", "/moments/"): array for name, array in arrays.items()}
     run_folder.write_arrays(tmp_path / "old" / CHECKPOINT, arrays, {"about": json.dumps(about)})
-    resumed = start(synthetic, config, out=tmp_path / "old", resume=True)
+    with pytest.warns(DataWarning, match="started by an earlier version of pfedeg"):
+        resumed = start(synthetic, config, out=tmp_path / "old", resume=True)
     assert resumed.rounds_done == 3
     resumed.run()
     whole, old = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "old"))
     assert without_seconds(whole) == without_seconds(old)
+
+
+@pytest.mark.parametrize("line", ["[]", "5", "{}", '{"round": "x"}'])
+def test_a_damaged_history_is_named(synthetic: Federation, tmp_path: Path, line: str) -> None:
+    start(synthetic, tiny(rounds=1), out=tmp_path / "run").run()
+    (tmp_path / "run" / "history.jsonl").write_text(line + "\n")
+    with pytest.raises(InputError, match=r"history\.jsonl, line 1: damaged"):
+        Run(tmp_path / "run")
+
+
+def test_a_damaged_config_is_named(synthetic: Federation, tmp_path: Path) -> None:
+    start(synthetic, tiny(rounds=1), out=tmp_path / "run").run()
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    for wrong, message in (({"dim": None}, "dim: None is neither a number nor a text"), ({"method": [5]}, "method: ")):
+        (tmp_path / "run" / "config.json").write_text(json.dumps(settings | wrong))
+        with pytest.raises(InputError, match=rf"run.config\.json: {message}"):
+            Run(tmp_path / "run")
+
+
+def test_a_path_is_no_federation() -> None:
+    with pytest.raises(InputError, match=r"expected a Federation, not 'world'; `pfedeg\.Federation\.read"):
+        pfedeg.train("world")  # type: ignore[arg-type]
 
 
 def test_a_run_of_a_newer_schema_is_refused(synthetic: Federation, tmp_path: Path) -> None:

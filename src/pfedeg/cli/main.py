@@ -149,9 +149,8 @@ def train(
         for _ in rounds_with_progress(training, console(stderr=True), config.method_type.label):
             pass
     except KeyboardInterrupt:
-        print_note("")
         print_note(f"interrupted; saved after round {training.rounds_done}. Continue with: {_resume_command()}")
-        raise
+        sys.exit(130)
     assert training.result is not None
     if as_json:
         click.echo(json.dumps(training.result, ensure_ascii=False))
@@ -251,8 +250,8 @@ def show(run: Path, as_json: bool) -> None:
         return
     out = console()
     origin = opened.provenance
-    seconds = sum(line["seconds"] for line in history)
-    sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
+    seconds = sum(line.get("seconds", 0) for line in history)
+    sent = sum(line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in history)
     how = "continue it by the same train command with --resume"
     if "federation" in origin:
         how = "the server operator continues it by `pfedeg server run DIR --resume`"

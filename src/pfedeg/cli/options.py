@@ -37,7 +37,7 @@ class SettingsCommand(click.Command):
         from pfedeg.training.config import REGISTRIES
 
         for part, value in _named_parts(args):
-            if ":" in value:
+            if value and REGISTRIES[part].identify(value) not in REGISTRIES[part]:
                 REGISTRIES[part].get(value)
         return super().parse_args(context, args)
 

@@ -146,7 +146,7 @@ def tune(
     )
     from pfedeg.graphs.federation import Federation
     from pfedeg.text import duration
-    from pfedeg.training.config import configure
+    from pfedeg.training.config import DEFAULT_PARTS, configure
 
     if not minutes < MAX_MINUTES:  # also refuses nan
         raise InputError(f"--minutes {minutes}: expected less than {MAX_MINUTES:,} (ten weeks)")
@@ -175,7 +175,9 @@ def tune(
         ):
             best = f"best so far {describe(runs[0].values)}, valid MRR {runs[0].best_mrr:.4f}"
             print_line(screen, f"round {rounds}: {best}; {spent()}")
-    chosen, evidence = dict(runs[0].values), [run.evidence() for run in runs]
+    others = {part: getattr(config, part) for part in ("objective", "optimizer")}
+    chosen = {part: name for part, name in others.items() if name != DEFAULT_PARTS[part]} | dict(runs[0].values)
+    evidence = [run.evidence() for run in runs]
     try:
         if choices is not None:
             write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)

@@ -66,7 +66,7 @@ class Plan:
         _check_settings(path, "vary", vary)
         if not all(isinstance(values, list) and values for values in vary.values()):
             raise InputError(f"{path}: vary: expected lists, as in epochs = [1, 3, 5]")
-        chosen, remarks = _read_choices(path, raw.get("choices"))
+        chosen, remarks = _read_choices(path, raw.get("choices"), [raw, *tables])
         rules = _check_rules(path, raw.get("where", []))
         runs: dict[str, PlannedRun] = {}
         for grid in _merged_grids(path, raw, tables):
@@ -190,14 +190,29 @@ def _check_part(path: Path, where: str, part: str, names: Iterable[Any]) -> None
             raise InputError(f"{path}: {where}: {error}") from None
 
 
-def _read_choices(path: Path, name: Any) -> tuple[list[Any], tuple[str, ...]]:
+def _read_choices(path: Path, name: Any, tables: Sequence[Mapping[str, Any]]) -> tuple[list[Any], tuple[str, ...]]:
     """Rules with settings chosen on validation data, from a file beside the plan; a remark if it does not exist."""
     if name is None:
         return [], ()
     file = path.parent / _check_type(path, "choices", name, str, "the name of a file beside the plan")
     if not file.exists():
         return [], (f"{file} does not exist yet (`pfedeg tune --choices` creates it): default settings are used",)
-    return _check_rules(file, read_toml(file).get("where")), ()
+    rules = read_toml(file).get("where")
+    if isinstance(rules, list):  # those for other models and methods may need plug-ins that are not here
+        planned = {part: _identifiers(part, [table.get(f"{part}s", []) for table in tables]) for part in AXES[1:3]}
+        rules = [rule for rule in rules if not isinstance(rule, dict) or _may_match(rule, planned)]
+    return _check_rules(file, rules), ()
+
+
+def _may_match(rule: Mapping[str, Any], planned: Mapping[str, set[Any]]) -> bool:
+    """Whether some model and method of a plan are those of a [[where]] table."""
+    return all(part not in rule or _identifiers(part, [rule[part]]) & planned[part] for part in planned)
+
+
+def _identifiers(part: str, values: Iterable[Any]) -> set[str]:
+    """The identifiers of names or lists of names of methods or models; nothing is loaded."""
+    names = [name for value in values for name in _as_list(value)]
+    return {REGISTRIES[part].identify(name) for name in names if isinstance(name, str)}
 
 
 def _check_rules(path: Path, rules: Any) -> list[dict[str, Any]]:

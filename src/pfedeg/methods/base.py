@@ -1,14 +1,16 @@
 """The Method and Strategy protocols: a federated method, the server's half and the clients' half in one place."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.engine.interface import Absorb
+from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triples import Ids
@@ -91,7 +93,16 @@ class Method:
     trains: Literal["alone", "pooled", "federated"] = "federated"  # each client alone, all data pooled, or by rounds
     role: Literal["baseline", "proposed", "ablation", "other"] = "other"  # in reports
     defaults: Mapping[str, Value] = field(default_factory=dict)  # for common settings, where they differ
-    color: str = ""  # in pictures
+    color: str = ""  # in pictures, as #rrggbb
+
+    def __post_init__(self) -> None:
+        """Refuse what a report or a run would stumble over later."""
+        for name in ("trains", "role"):
+            allowed = get_args(get_type_hints(Method)[name])
+            if getattr(self, name) not in allowed:
+                raise InputError(f"method {self.name!r}: {name} is {getattr(self, name)!r}, not {' or '.join(allowed)}")
+        if self.color and not re.fullmatch("#[0-9a-fA-F]{6}", self.color):
+            raise InputError(f"method {self.name!r}: color is {self.color!r}, not of the form #rrggbb")
 
     @property
     def is_federated(self) -> bool:

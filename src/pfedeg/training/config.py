@@ -36,6 +36,8 @@ PART_HELP = {
     "objective": "the training objective",
     "optimizer": "the optimiser",
 }
+RESERVED = (*REGISTRIES, "schema", "preset", "config", "file", "path", "out", "resume", "secret", "threads", "json",
+            "as_json", "over", "minutes", "choices", "help")  # fmt: skip  # options of commands, keys of files
 FEDERATED_ONLY = ("fraction", "evaluate")  # settings that nothing depends on where no rows travel
 
 
@@ -104,6 +106,9 @@ class Config:
         defaults: dict[str, Value] = {}
         for part in ("optimizer", "objective", "model", "method"):
             defaults |= parts[part].defaults
+        for name in [name for name in defaults if name not in known]:
+            if name not in all_settings():
+                raise InputError(f"a default for an unknown setting, {name!r}{suggest(name, all_settings())}")
         values = {**defaults, **given}
         for part, name in names.items():
             object.__setattr__(self, part, name)
@@ -183,13 +188,17 @@ class Config:
 
 def _check_distinct(parts: Mapping[str, tuple[str, type]]) -> set[str]:
     """The names of all settings; InputError if two parts of a run, or a part and every run, share one."""
-    owner = dict.fromkeys(setting_fields(Config), "every run")
+    owner = dict.fromkeys(setting_fields(Config), "every run") | dict.fromkeys(RESERVED, "the command line")
     for part, (identifier, kind) in parts.items():
-        for name in setting_fields(kind):
+        for name, item in setting_fields(kind).items():
             if name in owner:
                 raise InputError(f"{part} {identifier!r}: {owner[name]} has a setting {name!r} too; rename it")
             owner[name] = f"{part} {identifier!r}"
-    return set(owner)
+            try:
+                check_setting(kind, item, item.default)
+            except InputError as error:
+                raise InputError(f"{part} {identifier!r}: default of {error}") from None
+    return set(owner) - set(RESERVED)
 
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {

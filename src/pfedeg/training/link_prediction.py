@@ -67,7 +67,8 @@ class Answerer:
         Scores are computed for so many questions at a time that they stay within some 64 MB.
         """
         if k < 1:
-            raise InputError(f"k: {k} is out of range; it must be at min_score 1")
+            raise InputError(f"k: {k} is out of range; it must be at least 1")
+        k = min(k, len(self._graph.entities))
         step = max(1, MAX_SCORES // len(self._graph.entities))
         compose = self._model.compose if self._side == "tail" else self._model.compose_inverse
         for first in range(0, len(questions), step):

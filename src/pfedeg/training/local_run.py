@@ -46,6 +46,8 @@ class Training(RunLoop):
         secret: bytes = b"",
     ) -> None:
         """`source` names the data, by default as `federation.source`; `secret` reproduces a run over a network."""
+        if not isinstance(federation, Federation):
+            raise InputError(f"expected a Federation, not {federation!r}; `pfedeg.Federation.read(path)` reads one")
         config = config or Config()
         super().__init__(config, config.build_strategy(threads), RunFolder(Path(out)) if out else None)
         self.federation = federation

@@ -86,12 +86,21 @@ class RunFolder:
             raise InputError(f"{path}: damaged (not a JSON object)")
         return content
 
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run as saved, also by an earlier version."""
+        try:
+            return saved_settings(self.read("config.json"))
+        except InputError as error:
+            text = str(error)
+            raise InputError(text if str(self.path) in text else f"{self.path / 'config.json'}: {text}") from None
+
     def config(self) -> Config:
         """The settings of the run, checked; also those of a folder that an earlier version wrote."""
         try:
-            return Config(**saved_settings(self.read("config.json")))
+            return Config(**self.settings())
         except InputError as error:
-            raise InputError(f"{self.path / 'config.json'}: {error}") from None
+            text = str(error)
+            raise InputError(text if str(self.path) in text else f"{self.path / 'config.json'}: {text}") from None
 
     def finished(self) -> bool:
         """Whether there is a result."""
@@ -112,7 +121,8 @@ class RunFolder:
         for number, text in enumerate(texts, 1):
             try:
                 line = json.loads(text)
-                if until is None or line["round"] <= until:
+                number_of_round = int(line["round"])
+                if until is None or number_of_round <= until:
                     lines.append(line)
             except (ValueError, TypeError, KeyError):
                 raise InputError(f"{path}, line {number}: damaged") from None
@@ -221,7 +231,11 @@ def saved_settings(content: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise InputError(f"written by a newer version of pfedeg (schema {schema!r}; this one reads up to {SCHEMA})")
     # schema 1 had null where a method did not use a setting, and neither objective nor optimizer
-    return {name: value for name, value in content.items() if name != "schema" and value is not None}
+    found = {name: value for name, value in content.items() if name != "schema" and (schema > 1 or value is not None)}
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise InputError(f"{name}: {value!r} is neither a number nor a text")
+    return found
 
 
 def provenance(fingerprint: str, source: str, seed: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The course of a run, wherever its clients are: rounds, early stopping, history, checkpoints, the result."""
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -9,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pfedeg.errors import InputError, RunError
+from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.files import check_free
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, Split
@@ -242,6 +243,9 @@ class RunLoop(ABC):
         if folder.finished():
             self.result, self.history = folder.read("result.json"), folder.history()
             return None
+        if "schema" not in folder.read("config.json"):
+            text = "started by an earlier version of pfedeg; results may differ in the last digits"
+            warnings.warn(f"{folder.path}: {text}", DataWarning, stacklevel=4)
         with folder.locked():
             saved = folder.load_checkpoint()
             self.history = folder.history(saved[1]["round"] if saved else 0)

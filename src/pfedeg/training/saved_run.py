@@ -20,7 +20,7 @@ from pfedeg.text import suggest
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
-from pfedeg.training.run_folder import RunFolder, saved_settings
+from pfedeg.training.run_folder import RunFolder
 
 SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # others were a user's own
 
@@ -32,7 +32,7 @@ class Run:
         """Read what describes the run; tables and graphs are read when needed."""
         self.path, self._folder = Path(path), RunFolder.open(path)
         self.provenance = self._folder.read("provenance.json")
-        self.settings: dict[str, Any] = saved_settings(self._folder.read("config.json"))
+        self.settings: dict[str, Any] = self._folder.settings()
         try:
             self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
             self.method, self.model, self.seed = (self.settings[name] for name in ("method", "model", "seed"))
