@@ -191,25 +191,25 @@ BAD = [
     ("train data --dmi 3", "No such option"),
     ("train", "Missing argument 'PATH'"),
     ("trian data", "No such command"),
-    ("train data --out run", "run: holds a run already; add --resume"),
-    ("train data --out data", "data: exists already; choose another --out"),
-    ("train data --out bad.toml --resume", "bad.toml: exists already"),
+    ("train data --out run", "run: already contains a run; add --resume"),
+    ("train data --out data", "data: already exists; choose another --out"),
+    ("train data --out bad.toml --resume", "bad.toml: already exists"),
     ("train data --out bad.toml/run", "cannot be created"),
-    ("train data --out run --resume", "run: holds a run of other data (woods)"),
+    ("train data --out run --resume", "run: contains a run on other data (woods)"),
     ("partition none --clients 2 --out new", "none: no such file or folder"),
     ("partition data/ash --clients 9 --out new", "--clients 9: the graph has 2 relations, so 1 to 2 clients"),
-    ("partition data/ash --clients 2 --out data", "data: exists already"),
+    ("partition data/ash --clients 2 --out data", "data: already exists"),
     ("partition data/ash --clients 2 --by client --out new", "Invalid value for '--by'"),
     ("partition data/ash --clients 2 --seed -1 --out new", "Invalid value for '--seed'"),
     ("partition empty/one --clients 1 --out new", "train.tsv: empty"),
     ("partition nothing --clients 1 --out new", "contains neither train.tsv nor triples.tsv"),
     ("evaluate none", "none: no such folder"),
     ("evaluate data", "data: not a run"),
-    ("evaluate part", "part: the run is not finished; continue it by"),
+    ("evaluate part", "part: the run is not finished; repeat the"),
     ("evaluate run --split dev", "Invalid value for '--split'"),
     ("show data/ash/train.tsv", "not a folder"),
     ("show nothing", "nothing: not a run"),
-    ("show odd", "odd: damaged, or a run of another version of pfedeg"),
+    ("show odd", "odd: damaged, or made by another version of pfedeg"),
     ("show cut", "cut/config.json: damaged"),
     ("predict data --client ash --head e00 --relation near", "data: not a run"),
     ("predict run --client Ash --head e00 --relation near", "unknown client 'Ash'; did you mean 'ash'?"),
@@ -246,7 +246,7 @@ def test_a_run_of_other_settings_is_refused(call: Call, folder: Path, tmp_path: 
     done = call("train", folder, *QUICK, "--out", out, "--resume", "--p", 0.7)
     assert done.code == 2
     assert done.lines == [
-        f"error: {out}: holds a run with p = 0.5, not 0.7; choose another --out, or give the same settings"
+        f"error: {out}: contains a run with p = 0.5, not 0.7; choose another --out, or give the same settings"
     ]
 
 
@@ -319,7 +319,7 @@ def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -
 
     again = call("train", folder, *QUICK, "--out", out, "--resume")
     assert again.code == 0
-    assert "this run is finished; its result follows" in again.err
+    assert "already finished; showing its result" in again.err
     assert again.out == done.out
 
     as_json = call("train", folder, *QUICK, "--out", out, "--resume", "--json")
@@ -395,7 +395,7 @@ def test_show_a_finished_run(call: Call, finished: Path) -> None:
 def test_show_an_unfinished_run(call: Call, unfinished: Path) -> None:
     done = call("show", unfinished)
     assert (done.code, done.err) == (0, "")
-    assert "not finished; continue it by the same train command with --resume" in done.out
+    assert "not finished; repeat the train command with --resume" in done.out
     assert "Metrics of round 2" in done.out
     content = json.loads(call("show", unfinished, "--json").out)
     assert content["result"] is None

@@ -207,7 +207,7 @@ def test_numbers_are_set_against_the_papers_only_at_its_settings(runs: Path, tmp
     text = written(tmp_path / "runs", tmp_path / "r.md", runs / "paper.csv")
     assert "| published MRR |\n" in text
     assert "difference |" not in text
-    assert "The published numbers are at other settings." in text
+    assert "The published results have other settings." in text
     assert "1 of 1 pairs" in text or "0 of 1 pairs" in text
     assert {row["paper_mrr"] for row in numbers(tmp_path / "runs", runs / "paper.csv")} == {""}
     for name in ("fede", "plus-0"):
@@ -246,7 +246,7 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
     assert [run.path.name for run in Results.read(tmp_path).entries[0].runs] == ["one"]
     text = written(tmp_path, tmp_path / "r.md")
     assert (
-        f"Left out (same data, settings and seed as another run): {tmp_path / 'two'} (as {tmp_path / 'one'})."
+        f"Skipped (same data, settings and seed as another run): {tmp_path / 'two'} (as {tmp_path / 'one'})."
         in text.replace("\\", "")
     )
 
@@ -263,9 +263,9 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
         ),
         ("result.json", '{"rounds": 4, "best_round": 4, "seconds": 1, "valid": []}', "result.json: damaged (list"),
         ("config.json", "[]", "config.json: damaged (not a JSON object)"),
-        ("config.json", "{}", "damaged, or a run of another version"),
+        ("config.json", "{}", "damaged, or made by another version"),
         ("config.json", '{"method": "fede", "model": "transe", "seed": 0, "dim": 0}', "dim: 0 is out of range"),
-        ("provenance.json", "{}", "damaged, or a run of another version"),
+        ("provenance.json", "{}", "damaged, or made by another version"),
         ("history.jsonl", '{"round": 1}\n{\n', "history.jsonl, line 2: damaged"),
         ("history.jsonl", "[]\n", "history.jsonl: damaged ("),
         ("history.jsonl", "{}\n", "history.jsonl: damaged (no 'round')"),
@@ -279,12 +279,12 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path, name: s
     said: list[str] = []
     write(tmp_path, tmp_path / "r.md", notify=said.append)
     (remark,) = said
-    assert remark.startswith("left out: ")
+    assert remark.startswith("skipped: ")
     assert message in remark
     text = (tmp_path / "r.md").read_text().replace("\\", "")
     assert "1 finished run in" in text
-    assert "left out: 1 damaged" in text
-    assert message in text.split("Left out (damaged): ")[1]
+    assert "skipped: 1 damaged" in text
+    assert message in text.split("Skipped (damaged): ")[1]
     shutil.rmtree(tmp_path / "single")
     with pytest.raises(InputError, match="no run can be used; .*" + re.escape(message)):
         Results.read(tmp_path)
@@ -297,7 +297,7 @@ def test_runs_that_are_not_finished_are_named(runs: Path, tmp_path: Path) -> Non
     results = Results.read(tmp_path)
     assert results.unfinished == [tmp_path / "two"]
     write(tmp_path, tmp_path / "r.md")
-    assert "left out: 1 not finished" in (tmp_path / "r.md").read_text()
+    assert "skipped: 1 not finished" in (tmp_path / "r.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_a_result_that_its_tables_do_not_give_is_refused(runs: Path, tmp_path: P
     result = json.loads((tmp_path / "fede" / "result.json").read_text())
     result["test"]["weighted"]["mrr"] += 0.01
     (tmp_path / "fede" / "result.json").write_text(json.dumps(result))
-    with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, its tables give"):
+    with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, but its tables give"):
         write(tmp_path, tmp_path / "r.md")
 
 
@@ -557,9 +557,9 @@ def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path:
     ("words", "message"),
     [
         (("{tmp}/none", "--out", "{tmp}/r.html"), "no such folder"),
-        (("{tmp}", "--out", "{tmp}/r.html"), "there are no runs"),
+        (("{tmp}", "--out", "{tmp}/r.html"), "no runs found"),
         (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, png"),
-        (("{runs}", "--out", "{tmp}/none/r.html"), "there is no folder {tmp}/none"),
+        (("{runs}", "--out", "{tmp}/none/r.html"), "no such folder: {tmp}/none"),
         (("{runs}", "--out", "{tmp}", "--format", "md"), "is a folder; expected a file"),
         (("{runs}", "--out", "{tmp}/r.md", "--paper", "{tmp}/none.csv"), "none.csv: cannot be read: No such file"),
     ],
@@ -578,7 +578,7 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv do without"):
+    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv work without it"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
 
@@ -644,12 +644,12 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     lines: list[str] = []
     write(plugin_runs, tmp_path / "r.md", notify=lines.append)
     assert [line for line in lines if "not installed" in line] == [
-        "model report_parts:MODEL (MyTransE) is not installed here; 1 run shown as saved",
-        "method report_parts:METHOD (BySize) is not installed here; 1 run shown as saved",
-        "method report_parts:POOLED (Pool) is not installed here; 1 run shown as saved",
+        "model report_parts:MODEL (MyTransE) is not installed; 1 run shown with saved labels",
+        "method report_parts:METHOD (BySize) is not installed; 1 run shown with saved labels",
+        "method report_parts:POOLED (Pool) is not installed; 1 run shown with saved labels",
     ]
     text = (tmp_path / "r.md").read_text()
-    assert "method report\\_parts:METHOD (BySize) is not installed here" in text
+    assert "method report\\_parts:METHOD (BySize) is not installed" in text
     assert f"| trees, MyTransE ({SCALE}) |" in text
     assert [setup.title for setup in Results.read(plugin_runs).setups] == [setup.title for setup in before]
     assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
@@ -661,7 +661,7 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
         (tmp_path / "more" / "one" / "provenance.json").read_text().replace('"FedE"', '"FedEC"')
     )
     more = written(tmp_path / "more", tmp_path / "more.md")
-    assert "Significance is not tested: the model of FedE; FedEC is not installed here." in more
+    assert "Significance is not tested: the model of FedE; FedEC is not installed." in more
 
 
 def test_a_strategy_of_ones_own_in_an_earlier_version_is_not_taken_for_the_methods(runs: Path, tmp_path: Path) -> None:

@@ -145,10 +145,10 @@ class SendsStrangers(FedE):
 
 
 def test_what_a_method_declares_is_checked_at_the_client():
-    with pytest.raises(InputError, match=r"client 'c' sends by the method FedE is invalid: scalars: expected loss"):
+    with pytest.raises(InputError, match=r"method FedE, client 'c': invalid upload: scalars: expected loss"):
         (one := client(strategy=Declares())).upload(one.start())
     one = client(strategy=SendsStrangers())
-    with pytest.raises(InputError, match=r"what client 'c' makes of a download .* not shared entities"):
+    with pytest.raises(InputError, match=r"client 'c': invalid knowledge.* not shared entities"):
         one.step(one.start(), 1, DOWNLOAD, Spy())
 
 

@@ -221,7 +221,7 @@ def test_settings_that_the_method_does_not_use_are_dropped_with_a_remark(tmp_pat
     [
         ("dim = ", "settings.toml: not valid TOML: "),
         ("dmi = 3", "settings.toml: unknown setting 'dmi'; did you mean 'dim'?"),
-        ("[train]\ndim = 3", "settings.toml: [train] is a table; settings stand at the top level"),
+        ("[train]\ndim = 3", "settings.toml: [train] is a table; put settings at the top level"),
         ("dim = 0", "settings.toml: dim: 0 is out of range"),
         ("preset = 'fast'", "settings.toml: unknown preset 'fast'"),
         ("dim = 'x'", "dim: 'x' is not a whole number"),

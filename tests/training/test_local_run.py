@@ -456,20 +456,22 @@ def test_a_finished_run_gives_its_result_again(synthetic: Federation, uninterrup
 
 
 def test_other_runs_and_other_things_are_refused(synthetic: Federation, uninterrupted: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds a run already; add --resume to continue it, or choose another --out"):
+    with pytest.raises(
+        InputError, match="already contains a run; add --resume to continue it, or choose another --out"
+    ):
         start(synthetic, out=uninterrupted)
-    with pytest.raises(InputError, match="holds a run with dim = 8, not 9; choose another --out, or give the same"):
+    with pytest.raises(InputError, match="contains a run with dim = 8, not 9; choose another --out, or give the same"):
         start(synthetic, tiny(dim=9), out=uninterrupted, resume=True)
-    with pytest.raises(InputError, match="holds a run with method = pfedeg-plus, not fede"):
+    with pytest.raises(InputError, match="contains a run with method = pfedeg-plus, not fede"):
         start(synthetic, tiny("fede"), out=uninterrupted, resume=True)
     fewer = Federation({name: synthetic.graphs[name] for name in ("ash", "birch")})
-    with pytest.raises(InputError, match=r"holds a run of other data \(.*\); choose another --out"):
+    with pytest.raises(InputError, match=r"contains a run on other data \(.*\); choose another --out"):
         start(fewer, out=uninterrupted, resume=True)
     (tmp_path / "thesis").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="exists already; choose another --out or another folder"):
+        with pytest.raises(InputError, match="already exists; choose another --out or another folder"):
             start(synthetic, out=tmp_path, resume=resume)
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             start(synthetic, out=tmp_path / "thesis", resume=resume)
     assert files(tmp_path) == ["thesis"]
 
@@ -608,7 +610,7 @@ def test_a_run_killed_at_any_moment_goes_on(
         assert not (out / "result.json").exists()
     done = subprocess.run(command(data, out, "--resume"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "continues after round" in done.stderr
+    assert "resuming after round" in done.stderr
     assert_same_run(out, long_run)
 
 
@@ -625,7 +627,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     _, stderr = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    found = re.search(r"^interrupted; saved after round (\d+)\. Continue with: (.*) --resume$", stderr, re.MULTILINE)
+    found = re.search(r"^interrupted; saved after round (\d+)\. Resume with: (.*) --resume$", stderr, re.MULTILINE)
     assert found is not None, stderr
     saved = RunFolder(out).load_checkpoint()
     assert saved is not None
