@@ -223,7 +223,7 @@ def test_runs_with_other_settings_are_reported_and_left_as_they_are(tmp_path: Pa
     assert run(tmp_path, *one, "--list").exit_code == 0
 
 
-def test_a_damaged_run_is_named_and_does_not_affect_others(tmp_path: Path, data: Path) -> None:
+def test_a_damaged_run_is_reported_and_does_not_affect_others(tmp_path: Path, data: Path) -> None:
     read(tmp_path)
     assert run(tmp_path, "--only", "data=one", "--only", "epochs=1").exit_code == 0
     result = tmp_path / "out/one/transe/fede/seed-0/epochs-1/result.json"
@@ -262,7 +262,7 @@ def test_a_federation_without_test_triples_has_no_mrr(tmp_path: Path) -> None:
     assert done.output.count("done         – one/") == 2
 
 
-def test_a_killed_run_is_reported_as_such(tmp_path: Path, data: Path) -> None:
+def test_a_killed_run_is_reported(tmp_path: Path, data: Path) -> None:
     read(tmp_path)
     experiment = Experiment(Plan.read(tmp_path / "plan.toml"), data, tmp_path / "out")
     (tmp_path / "out" / ".experiment").mkdir(parents=True)
@@ -357,7 +357,7 @@ MODEL = replace(TRANSE, name="mine", label="My TransE")
 """
 
 
-def test_models_and_methods_of_ones_own_are_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_defined_models_and_methods_are_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "parts_of_mine.py").write_text(PARTS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
