@@ -26,7 +26,7 @@ class SampledCrossEntropy:
         label[:, 0] += 1 - self.smoothing
         top = scores.max(1, keepdims=True)
         log_share = scores - top - np.log(np.exp(scores - top).sum(1, keepdims=True))
-        losses = -np.sum(label * log_share, 1, where=counts)
+        losses = -np.sum(label * np.where(counts, log_share, 0.0), 1)
         gradient = (np.exp(log_share) - label).astype(positive.dtype)  # of the scores; 0 outside of the mask
         return losses.astype(positive.dtype), gradient[:, 0], gradient[:, 1:]
 

@@ -25,6 +25,7 @@ LAYERS = [
     "models",
     "objectives",
     "optimizers",
+    "gradient_check",
     "engine",
     "methods",
     "training",
@@ -57,6 +58,14 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 
 def test_every_folder_is_listed():
     assert {layer(path) for path in SOURCES} == set(LAYERS)
+
+
+def test_contributing_lists_the_layers_in_order():
+    text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text()
+    tree = text[text.index("    errors.py") :]
+    places = [re.search(rf"\b{name}(\.py|/)", tree) for name in LAYERS]
+    assert [name for name, place in zip(LAYERS, places, strict=True) if place is None] == []
+    assert sorted(places, key=lambda place: place.start()) == places
 
 
 def test_no_upward_import():

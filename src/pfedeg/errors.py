@@ -1,5 +1,8 @@
 """The exceptions and warnings of pfedeg. Each carries a one-line message for the user."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PfedegError(Exception):
     """Base class; `exit_code` is the exit code of the command line."""
@@ -19,3 +22,15 @@ class RunError(PfedegError):
 
 class DataWarning(UserWarning):
     """A property of the data that the user should know about; the program continues."""
+
+
+@contextmanager
+def named_failure(what: str) -> Iterator[None]:
+    """Turn any exception of a plug-in's code into a RunError that names the code and says where to look."""
+    try:
+        yield
+    except PfedegError:
+        raise
+    except Exception as error:
+        text = f"{what} failed: {type(error).__name__}: {error}; `pfedeg --traceback …` shows where"
+        raise RunError(text) from error

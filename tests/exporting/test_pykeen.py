@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import ring
-from pfedeg import exporting as formats
+from pfedeg.exporting.registry import export
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.splitting import split_graph
@@ -35,7 +35,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "odd": KnowledgeGraph.from_names(odd, valid=odd[:1]),
     }
     Training(Federation(clients), Config(**SMALL, model=request.param), out=place / "run").run()
-    formats.write(place / "run", place / "out", "pykeen")
+    export(place / "run", place / "out", "pykeen")
     return Run(place / "run"), place / "out"
 
 
@@ -50,7 +50,7 @@ def ours(run: Run, client: str) -> np.ndarray[Any, Any]:
     """The score of every (h, r, t)."""
     model, (entity, relation) = run.config.build_model(), run.tables(client)
     queries = model.compose(entity[:, None], relation[None])
-    return model.compare(queries[:, :, None], entity[None, None])
+    return model.score(queries[:, :, None], entity[None, None])
 
 
 @pytest.mark.parametrize("client", ["ash", "odd"])

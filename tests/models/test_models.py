@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from own_model import SimplE
 
+from pfedeg.errors import InputError
+from pfedeg.gradient_check import check_model
 from pfedeg.models.base import start_rows
 from pfedeg.models.registry import MODELS
 
@@ -55,6 +58,20 @@ def test_gradients_match_finite_differences(name, dim):
     by_h, by_r = model.compose_backward(h, r, q, by_q)
     np.testing.assert_allclose(by_h, slope(lambda h: EQUATIONS[name](h, r, t), h), atol=1e-8)
     np.testing.assert_allclose(by_r, slope(lambda r: EQUATIONS[name](h, r, t), r), atol=1e-7)
+
+
+@pytest.mark.parametrize("model", [*(MODELS[name](3) for name in MODELS), SimplE(3)], ids=lambda model: str(model))
+def test_gradient_check_accepts_models(model):
+    check_model(model)
+
+
+def test_gradient_check_names_what_is_wrong():
+    class Wrong(SimplE):
+        def compose_backward(self, h, r, q, g):
+            return super().compose_backward(h, r, q, g)[::-1]
+
+    with pytest.raises(InputError, match="compose_backward, by the head: "):
+        check_model(Wrong(3))
 
 
 @models

@@ -257,6 +257,43 @@ class NotFinite(InvalidDownloads):
         return {"c1": Download({"entity": Rows(rows.ids, rows.values * np.float32(np.nan))})}
 
 
+class Raises(FedE):
+    def aggregate(self, state, shared, uploads, selected):
+        raise KeyError("boom")
+
+
+class ReturnsNothing(FedE):
+    def aggregate(self, state, shared, uploads, selected):
+        return None
+
+
+class ForgetsToName(FedE):
+    def aggregate(self, state, shared, uploads, selected):
+        return {"count": 3}, super().aggregate(state, shared, uploads, selected)[1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "message"),
+    [
+        (Raises(), RunError, "^Raises.aggregate failed: KeyError: 'boom'; `pfedeg --traceback …` shows where$"),
+        (ReturnsNothing(), InputError, "^ReturnsNothing.aggregate: expected the state and the downloads"),
+        (ForgetsToName(), InputError, "^ForgetsToName.aggregate: state 'count' is a int, not an array"),
+    ],
+)
+def test_failures_of_a_method_name_it(strategy, kind, message):
+    with pytest.raises(kind, match=message):
+        list(rounds_of(everybody_owns_id_0(2), strategy=strategy, rounds=1))
+
+
+def test_failures_of_an_engine_name_client_and_round():
+    class Broken(Spy):
+        def train(self, *arguments):
+            raise ValueError("operands could not be broadcast")
+
+    with pytest.raises(RunError, match=r"^client 'c', round 4: training failed: ValueError: operands could not"):
+        (one := client()).step(one.start(), 4, DOWNLOAD, Broken())
+
+
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [(LeavesOut(), "client 'c1' is missing"), (NotFinite(), "client 'c1' is invalid: table 'entity': values that are")],

@@ -1,17 +1,21 @@
 """Settings: ranges, defaults per method and model, and sources."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pfedeg.engine.interface import Absorb, Batches
-from pfedeg.errors import InputError
+from pfedeg.errors import InputError, RunError
+from pfedeg.methods.base import Method
 from pfedeg.methods.pfedeg import PFedEGPlus, PFedEGStar
 from pfedeg.methods.registry import METHODS
+from pfedeg.methods.single import Alone
 from pfedeg.models.registry import MODELS
 from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
+from pfedeg.settings import setting
 from pfedeg.text import suggest
 from pfedeg.training.config import PRESETS, Config, configure, uses
 
@@ -136,6 +140,27 @@ def test_given_settings_override_defaults() -> None:
         config.eval_every,
     )
     assert values == (7, 2, "keep", 0.5, "after_aggregation", 3)
+
+
+@dataclass(frozen=True)
+class Clashing:
+    """Settings of a method, one of which every run has."""
+
+    dim: int = setting(3, "something else")
+
+
+CLASHING = Method("clashing", "Clashing", lambda settings, threads: Alone(), Clashing)
+UNBUILDABLE = Method("unbuildable", "Unbuildable", lambda settings: Alone())  # type: ignore[arg-type, misc]
+
+
+def test_two_settings_of_the_same_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^method '.*:CLASHING': every run has a setting 'dim' too; rename it$"):
+        Config(CLASHING)
+
+
+def test_a_part_that_cannot_be_built_is_named() -> None:
+    with pytest.raises(RunError, match=r"^method .*:UNBUILDABLE: build failed: TypeError: "):
+        Config(UNBUILDABLE).build_strategy()
 
 
 def test_a_round_of_single_is_one_epoch() -> None:

@@ -52,7 +52,7 @@ def check(run: str, found: dict[str, float]) -> None:
     assert found["mrr"] == pytest.approx(golden["mrr"], abs=MRR)
 
 
-@matrix(1, method=METHODS, model=MODELS)
+@matrix(1, method=METHODS, model=sorted(MODELS))
 def test_golden_numbers(method, model):
     check(f"{method} {model}", measure(f"{method} {model}"))
 

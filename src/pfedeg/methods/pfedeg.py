@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from pfedeg.engine.interface import Absorb
@@ -10,8 +11,9 @@ from pfedeg.methods.affinity import distance_weights, overlap_weights
 from pfedeg.methods.base import Method, State, Strategy, Weights
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.methods.mixing import mix
-from pfedeg.settings import setting
+from pfedeg.settings import setting, setting_fields
 
+REFERENCE = "Zhang et al. 2025"
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)  # the values that the paper tries for p and β
 BETAS = (3e-4, 4e-4, 5e-4, 6e-4, 1e-3)
 
@@ -104,66 +106,27 @@ class PFedEGPlus(Mixing):
         return {"weights": weights}, self._mix(shared, uploads, weights, selected)
 
 
-def _star(replace: bool, settings: Any, threads: int | None) -> PFedEGStar:
+def _star(settings: Any, threads: int | None, replace: bool) -> PFedEGStar:
     return PFedEGStar(Absorb(replace, pull=getattr(settings, "beta", 0.0)), settings.p, threads)
 
 
-def _plus(replace: bool, settings: Any, threads: int | None) -> PFedEGPlus:
-    absorb = Absorb(replace, pull=getattr(settings, "beta", 0.0))
-    return PFedEGPlus(absorb, settings.p, threads, settings.reduce)
+def _plus(settings: Any, threads: int | None, replace: bool) -> PFedEGPlus:
+    return PFedEGPlus(Absorb(replace, pull=getattr(settings, "beta", 0.0)), settings.p, threads, settings.reduce)
 
 
-STAR = Method(
-    name="pfedeg-star",
-    label="PFedEG*",
-    summary="personalised knowledge, by the number of shared entities",
-    build=lambda settings, threads: _star(True, settings, threads),
-    settings=Settings,
-    role="proposed",
-    color="#0072b2",
+def _method(name: str, label: str, summary: str, settings: type, color: str, **rest: Any) -> Method:
+    """One of the variants: both halves of "start from the knowledge, and pull towards it", or one of them."""
+    build = partial(_plus if "reduce" in setting_fields(settings) else _star, replace=rest.pop("replace", True))
+    return Method(name, label, build, settings, summary, REFERENCE, color=color, **{"role": "ablation", **rest})
+
+
+BY_SIZE = "personalised knowledge, by the number of shared entities"
+BY_DISTANCE = "personalised knowledge, by the distance of shared embeddings"
+STAR = _method("pfedeg-star", "PFedEG*", BY_SIZE, Settings, "#0072b2", role="proposed")
+STAR_REG = _method("pfedeg-star-reg", "PFedEG*_Reg", "PFedEG* with the pull only", Settings, "#56b4e9", replace=False)
+STAR_INIT = _method("pfedeg-star-init", "PFedEG*_Init", "PFedEG* without the pull", InitSettings, "#009e73")
+PLUS = _method("pfedeg-plus", "PFedEG+", BY_DISTANCE, PlusSettings, "#d55e00", role="proposed")
+PLUS_REG = _method(
+    "pfedeg-plus-reg", "PFedEG+_Reg", "PFedEG+ with the pull only", PlusSettings, "#b2182b", replace=False
 )
-STAR_REG = Method(
-    name="pfedeg-star-reg",
-    label="PFedEG*_Reg",
-    summary="PFedEG* that only pulls towards the knowledge",
-    build=lambda settings, threads: _star(False, settings, threads),
-    settings=Settings,
-    role="ablation",
-    color="#56b4e9",
-)
-STAR_INIT = Method(
-    name="pfedeg-star-init",
-    label="PFedEG*_Init",
-    summary="PFedEG* that only starts from the knowledge",
-    build=lambda settings, threads: _star(True, settings, threads),
-    settings=InitSettings,
-    role="ablation",
-    color="#009e73",
-)
-PLUS = Method(
-    name="pfedeg-plus",
-    label="PFedEG+",
-    summary="personalised knowledge, by the distance of shared embeddings",
-    build=lambda settings, threads: _plus(True, settings, threads),
-    settings=PlusSettings,
-    role="proposed",
-    color="#d55e00",
-)
-PLUS_REG = Method(
-    name="pfedeg-plus-reg",
-    label="PFedEG+_Reg",
-    summary="PFedEG+ that only pulls towards the knowledge",
-    build=lambda settings, threads: _plus(False, settings, threads),
-    settings=PlusSettings,
-    role="ablation",
-    color="#b2182b",
-)
-PLUS_INIT = Method(
-    name="pfedeg-plus-init",
-    label="PFedEG+_Init",
-    summary="PFedEG+ that only starts from the knowledge",
-    build=lambda settings, threads: _plus(True, settings, threads),
-    settings=PlusInitSettings,
-    role="ablation",
-    color="#f0a58f",
-)
+PLUS_INIT = _method("pfedeg-plus-init", "PFedEG+_Init", "PFedEG+ without the pull", PlusInitSettings, "#f0a58f")

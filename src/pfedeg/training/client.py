@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays, randomness
 from pfedeg.engine.interface import Engine, Knowledge, positives
-from pfedeg.errors import InputError, RunError
+from pfedeg.errors import InputError, RunError, named_failure
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Split
 from pfedeg.graphs.triples import Ids
@@ -87,7 +87,8 @@ class Client:
         else:
             optimizer = {name: aligned_arrays.copy(array) for name, array in state.optimizer.items()}
         key = self._key("train", number)
-        loss = engine.train(self.recipe, tables, optimizer, Knowledge(received, previous), self._positives, key)
+        with named_failure(f"client {self.name!r}, round {number}: training"):
+            loss = engine.train(self.recipe, tables, optimizer, Knowledge(received, previous), self._positives, key)
         if not (np.isfinite(loss) and all(np.isfinite(table).all() for table in tables)):
             raise RunError(
                 f"client {self.name!r}, round {number}: training diverged (NaN or infinity); a smaller lr may help"
@@ -105,13 +106,15 @@ class Client:
 
     def upload(self, state: ClientState) -> Upload:
         """The upload, checked against what the method declares."""
-        upload = self.strategy.upload(self._view(state))
+        with named_failure(f"client {self.name!r}: {type(self.strategy).__name__}.upload"):
+            upload = self.strategy.upload(self._view(state))
         self._check(self.strategy.uploads, upload, "upload")
         return upload
 
     def evaluate(self, tables: Tables, split: Split, engine: Engine) -> Metrics:
         """Link prediction on the client's own triples."""
-        return self._evaluator.metrics(engine, self.model, tables, split)
+        with named_failure(f"client {self.name!r}: evaluation"):
+            return self._evaluator.metrics(engine, self.model, tables, split)
 
     def _view(self, state: ClientState) -> ClientView:
         return ClientView(self.graph, state.tables, self.travelling, self._rows, state.loss)
@@ -120,7 +123,8 @@ class Client:
         """The rows that the strategy computes from a download; None if the method exchanges no tables."""
         if not self.strategy.downloads.tables:
             return None
-        rows = self.strategy.knowledge(self._view(state), download)
+        with named_failure(f"client {self.name!r}: {type(self.strategy).__name__}.knowledge"):
+            rows = self.strategy.knowledge(self._view(state), download)
         self._check(KNOWLEDGE, Upload({"entity": rows}), "knowledge")
         return rows
 

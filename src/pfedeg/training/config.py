@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pfedeg.engine.interface import Absorb, Batches, Recipe
-from pfedeg.errors import InputError
+from pfedeg.errors import InputError, named_failure
 from pfedeg.files import read_toml
 from pfedeg.methods.base import Method, Strategy
 from pfedeg.methods.registry import METHODS
@@ -93,10 +93,9 @@ class Config:
         unused = FEDERATED_ONLY if not chosen.is_federated else ()
         common = setting_fields(Config)
         types = {part: found.settings for part, found in parts.items()}
-        known = {*common, *(name for kind in types.values() for name in setting_fields(kind))}
-        for name in [
-            name for name in given if name not in known
-        ]:  # settings of other methods and models are checked, then ignored
+        known = _check_distinct({part: (names[part], types[part]) for part in parts})
+        # Settings of other methods and models are checked, then ignored.
+        for name in [name for name in given if name not in known]:
             other = all_settings().get(name)
             if other is None:
                 raise InputError(f"unknown setting {name!r}{suggest(name, all_settings())}")
@@ -159,24 +158,39 @@ class Config:
 
     def build_model(self) -> Model:
         """The model with its dimension and settings."""
-        return self.model_type.build(self.dim, self.model_settings)
+        with named_failure(f"model {self.model}: build"):
+            return self.model_type.build(self.dim, self.model_settings)
 
     def build_objective(self) -> Objective:
         """The objective with its settings."""
-        return self.objective_type.build(self.objective_settings)
+        with named_failure(f"objective {self.objective}: build"):
+            return self.objective_type.build(self.objective_settings)
 
     def build_optimizer(self) -> Optimizer:
         """The optimiser with its settings."""
-        return self.optimizer_type.build(self.optimizer_settings)
+        with named_failure(f"optimizer {self.optimizer}: build"):
+            return self.optimizer_type.build(self.optimizer_settings)
 
     def build_strategy(self, threads: int | None = None) -> Strategy:
         """The method's strategy; its server side uses this many threads, by default all cores."""
-        return self.method_type.build(self.method_settings, threads)
+        with named_failure(f"method {self.method}: build"):
+            return self.method_type.build(self.method_settings, threads)
 
     def build_recipe(self, absorb: Absorb) -> Recipe:
         """How clients train."""
         batches = Batches(self.epochs, self.batch, self.negatives, self.sampling, self.chunk, self.loss)
         return Recipe(self.build_model(), self.build_objective(), self.build_optimizer(), batches, absorb)
+
+
+def _check_distinct(parts: Mapping[str, tuple[str, type]]) -> set[str]:
+    """The names of all settings; InputError if two parts of a run, or a part and every run, share one."""
+    owner = dict.fromkeys(setting_fields(Config), "every run")
+    for part, (identifier, kind) in parts.items():
+        for name in setting_fields(kind):
+            if name in owner:
+                raise InputError(f"{part} {identifier!r}: {owner[name]} has a setting {name!r} too; rename it")
+            owner[name] = f"{part} {identifier!r}"
+    return set(owner)
 
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {

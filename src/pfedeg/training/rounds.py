@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from pfedeg import randomness
-from pfedeg.errors import InputError
+from pfedeg.errors import InputError, named_failure
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.methods.base import State, Strategy, Weights
@@ -107,11 +109,18 @@ def _aggregate(
     selected: Sequence[ClientId],
     width: int,
 ) -> tuple[State, dict[ClientId, Download]]:
-    """`Strategy.aggregate`, with its downloads checked."""
-    state, downloads = strategy.aggregate(state, shared, latest, selected)
+    """`Strategy.aggregate`, with its result checked."""
+    name = f"{type(strategy).__name__}.aggregate"
+    with named_failure(name):
+        result = strategy.aggregate(state, shared, latest, selected)
+    if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(part, Mapping) for part in result)):
+        raise InputError(f"{name}: expected the state and the downloads, both as mappings")
+    state, downloads = result
+    if wrong := [key for key, value in state.items() if not isinstance(value, np.ndarray)]:
+        raise InputError(f"{name}: state {wrong[0]!r} is a {type(state[wrong[0]]).__name__}, not an array")
     found = {}
     for client in selected:
-        text = f"{type(strategy).__name__}.aggregate: the download of client {client!r}"
+        text = f"{name}: the download of client {client!r}"
         if client not in downloads:
             raise InputError(f"{text} is missing; every selected client needs one")
         try:
