@@ -10,7 +10,7 @@ from pfedeg.training import run_loop
 
 run_loop.CHECKPOINT_SECONDS = -1.0
 if limit := int(sys.argv.pop(1)):
-    with warnings.catch_warnings():  # compile first: machine code is kept in files too
+    with warnings.catch_warnings():  # compile first, since machine code is saved in files, too
         warnings.simplefilter("ignore")
         train(Federation({"one": KnowledgeGraph.from_names([("a", "r", "b")], [("b", "r", "a")])}), rounds=1, threads=1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -1,4 +1,4 @@
-"""What several test modules use: a small synthetic federation, on its own and as files."""
+"""Shared fixtures: a small synthetic federation, in memory and as files, and working Ctrl-C."""
 
 import signal
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.splitting import split_graph
 from pfedeg.graphs.triples import Named
 
-settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no time is asserted, and runs are alike
+settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no deadlines, reproducible examples
 settings.load_profile("pfedeg")
 
 
 def ring(offset: int, size: int, relations: tuple[str, ...]) -> Named:
-    """Triples with a rule to learn: relation number k leads from an entity to the one k + 1 steps on."""
+    """Triples with a learnable rule: relation k leads from an entity to the one k + 1 steps further."""
     return [
         (f"e{offset + i:02}", name, f"e{offset + (i + step) % size:02}")
         for i in range(size)
@@ -26,7 +26,7 @@ def ring(offset: int, size: int, relations: tuple[str, ...]) -> Named:
 
 @pytest.fixture(scope="session")
 def synthetic() -> Federation:
-    """Three clients; each shares entities with both others, and each has relations of its own."""
+    """Three clients; each shares entities with both others, and each has its own relations."""
     return Federation(
         {
             "ash": split_graph(ring(0, 20, ("near", "next")), 1),
@@ -45,7 +45,7 @@ def folder(synthetic: Federation, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sigint_enabled() -> Iterator[None]:
-    """What is started in the background ignores SIGINT, as do its children; a test must not depend on that."""
+    """Handle SIGINT, which processes started in the background ignore, as do their children."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

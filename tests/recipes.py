@@ -1,4 +1,4 @@
-"""How tests train with an engine: settings by name, Adam's state, and the triples of a graph."""
+"""Recipes and optimiser states for tests that call an engine directly."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OF_ADAM = {"lr", "beta1", "beta2", "epsilon"}
 
 
 def recipe(model: Model, absorb: Absorb = Absorb(), **settings: Any) -> Recipe:
-    """The paper's objective and Adam, with settings such as batch, negatives, lr, alpha."""
+    """A recipe with the paper's objective and Adam, from settings such as batch, negatives, lr, alpha."""
     renamed = {{"batch": "size", "loss": "reduction"}.get(name, name): value for name, value in settings.items()}
     batches = {name: renamed.pop(name) for name in [*renamed] if name in {*OF_BATCHES, "size", "reduction"}}
     adam = {name: renamed.pop(name) for name in [*renamed] if name in OF_ADAM}

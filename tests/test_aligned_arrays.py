@@ -1,4 +1,4 @@
-"""Arrays that begin with a cache line, and results that do not depend on where a caller's arrays begin."""
+"""Arrays aligned to cache lines; results do not depend on the alignment of a caller's arrays."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from toy import toy_graph, toy_tables
 
 @pytest.mark.parametrize("shape", [(0, 8), (1, 1), (3, 5), (7, 128)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
-def test_arrays_begin_with_a_cache_line(shape, kind):
+def test_arrays_start_on_a_cache_line(shape, kind):
     for _ in range(5):
         for array in (aligned_arrays.empty(shape, kind), aligned_arrays.zeros(shape, kind)):
             assert array.shape == shape
@@ -24,7 +24,7 @@ def test_arrays_begin_with_a_cache_line(shape, kind):
     assert not aligned_arrays.zeros(shape, kind).any()
 
 
-def test_a_copy_is_its_own():
+def test_copies_share_no_memory():
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     copy = aligned_arrays.copy(rows)
     np.testing.assert_array_equal(copy, rows)
@@ -41,7 +41,7 @@ def test_arrays_that_are_not_aligned_are_recognised():
 
 
 def shifted(array, numbers):
-    """A copy that begins so many numbers after the beginning of a cache line."""
+    """A copy that starts this many numbers after a cache line boundary."""
     memory = aligned_arrays.zeros((array.size + numbers,), np.float32)[numbers:]
     memory[:] = array.ravel()
     return memory.reshape(array.shape)
@@ -64,7 +64,7 @@ def test_training_and_ranking_do_not_depend_on_where_arrays_begin(dim):
     assert results[1:] == results[:1] * 2
 
 
-def test_training_gets_aligned_tables_so_that_nothing_is_copied():
+def test_training_gets_aligned_tables():
     tables = Tables(np.zeros((5, 16), np.float32), np.zeros((2, 16), np.float32)).copy()
     arrays = [*tables, *(array for name, array in Adam().init(tables).items() if name != "steps")]
     assert all(aligned_arrays.is_aligned(array) for array in arrays)

@@ -1,4 +1,4 @@
-"""The four doors: a method, a model, an objective and an optimiser of one's own, through every path of the program."""
+"""The four doors: a user-defined method, model, objective and optimiser in every command."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ TINY: dict[str, Any] = {"dim": 6, "negatives": 4, "batch": 16, "rounds": 4, "eva
 
 
 class Part(NamedTuple):
-    """An example of one of the four kinds, and a setting of its own."""
+    """An example of one of the four kinds, and one of its settings."""
 
     kind: str
     identifier: str
@@ -52,7 +52,7 @@ def part(request: pytest.FixtureRequest) -> Part:
 
 @pytest.fixture(scope="module", autouse=True)
 def _examples() -> Any:
-    """As for somebody who works in the folder of their own module."""
+    """Make the examples importable, as from a user's own folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(EXAMPLES)
         yield
@@ -88,7 +88,7 @@ def test_train_saves_the_part_and_its_settings(part: Part, run: Path) -> None:
     assert loss[-1] < loss[0]  # it learns
 
 
-def test_a_resumed_run_equals_a_whole_one(part: Part, run: Path, data: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(part: Part, run: Path, data: Path, tmp_path: Path) -> None:
     config, federation = pfedeg.Config(**part.settings), Federation.read(data)
     for _ in range(4):
         for _ in pfedeg.Training(federation, config, out=tmp_path / "parts", resume=True):

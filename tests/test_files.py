@@ -19,7 +19,7 @@ from pfedeg.files import create_folder, locked, safe_name, try_lock, write_bytes
 
 
 @pytest.mark.parametrize("name", ["atlas", "client-07", "a_b", "0"])
-def test_plain_names_stay(name: str) -> None:
+def test_plain_names_are_kept(name: str) -> None:
     assert safe_name(name) == name
 
 
@@ -72,7 +72,7 @@ def test_a_plain_name_cannot_take_the_file_of_a_hashed_one() -> None:
     assert safe_name(safe_name("é")) != safe_name("é")
 
 
-# Whole or not at all
+# Atomic writes
 
 
 def failing(folder: Path) -> None:
@@ -80,7 +80,7 @@ def failing(folder: Path) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
+def test_failed_writes_leave_no_files(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"new: cannot be written: No space left on device$"):
         create_folder(tmp_path / "new", failing)
     assert list(tmp_path.iterdir()) == []
@@ -133,7 +133,7 @@ def test_a_lock_excludes_other_processes_until_it_is_released(tmp_path: Path) ->
     assert other() == "True"
 
 
-def test_windows_has_a_lock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for Python on Windows, where fcntl cannot be imported."""
     calls: list[tuple[int, int]] = []
 

@@ -1,4 +1,4 @@
-"""The folders of the package stand in import order; Flower has one door, and nothing switches on a method's name."""
+"""Imports follow the order of folders; one file imports Flower; no code depends on a method's name."""
 
 import ast
 import re
@@ -56,7 +56,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def test_every_folder_has_its_place():
+def test_every_folder_is_listed():
     assert {layer(path) for path in SOURCES} == set(LAYERS)
 
 
@@ -92,7 +92,7 @@ def test_only_the_command_line_imports_click_and_rich():
 
 
 @pytest.mark.parametrize("part", list(REGISTRIES))
-def test_nothing_switches_on_a_name(part):
+def test_no_code_depends_on_a_name(part):
     """Names of methods, models, objectives and optimisers stand in registries, as defaults, and in their own files."""
     names = {*REGISTRIES[part], *(one.label for one in REGISTRIES[part].values())}
     names |= {type(one.settings).__name__ for one in REGISTRIES[part].values()} - {"type"}

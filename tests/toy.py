@@ -43,7 +43,7 @@ def toy_tables(seed: int, model: Model, graph: KnowledgeGraph) -> Tables:
 
 
 def toy_federation(clients: int = 3, entities: int = 14, triples: int = 60, held_out: int = 6) -> Federation:
-    """Clients whose ranges of entities overlap by two thirds, and whose relations are different ones of one name."""
+    """Clients whose ranges of entities overlap by two thirds, and whose relations differ but have the same names."""
     step = entities // 3
     return Federation(
         {f"client-{c}": toy_graph(c, entities, 2 + c % 2, triples, held_out, first=c * step) for c in range(clients)}

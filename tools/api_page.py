@@ -31,7 +31,7 @@ SECTIONS = {
     "Engines": ("engine.interface",),
     "Errors": ("errors",),
 }
-WHOLE = (  # every public class and function of these is documented, exported by `pfedeg` or not
+COMPLETE = (  # every public class and function of these is documented, exported by `pfedeg` or not
     "registry",
     "methods.base",
     "methods.exchange",
@@ -54,7 +54,7 @@ def names() -> Iterator[tuple[str, str, str, Any]]:
     for section, modules in SECTIONS.items():
         for path in modules:
             module = import_module(f"pfedeg.{path}")
-            for name in _public(module, everything=path in WHOLE):
+            for name in _public(module, everything=path in COMPLETE):
                 yield section, path, name, getattr(module, name)
 
 
@@ -166,7 +166,7 @@ def _from_call(call: ast.Call, comment: str) -> tuple[str, str]:
 
 
 def _bases(kind: type) -> list[type]:
-    """The class, then those of this package that it inherits from."""
+    """The class and its base classes in this package."""
     return [base for base in kind.__mro__ if base.__module__.startswith("pfedeg")]
 
 
@@ -247,6 +247,6 @@ def _prose(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """With the signs that Markdown would take for its own."""
+    """Escape Markdown."""
     parts = text.split("`")
     return "`".join(part if i % 2 else re.sub(r"([*|<])", r"\\\1", part) for i, part in enumerate(parts))

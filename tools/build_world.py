@@ -57,7 +57,7 @@ LANGUAGES = dict(entry.strip().split("=") for entry in LANGUAGE_TABLE.split(",")
 
 @dataclass
 class City:
-    """One chosen city, with the readable name it bears at every client."""
+    """A chosen city, with its name at all clients."""
 
     name: str
     country: str  # ISO 3166 code

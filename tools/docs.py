@@ -1,7 +1,7 @@
-"""Writes the generated parts of the docs: settings, API reference, line numbers of links. --check only compares.
+"""Generates parts of the docs: settings, API reference, line numbers of links. --check only compares.
 
-A link such as [`mix` methods/mixing.py:46](../src/pfedeg/methods/mixing.py#L46) gets the line on which the name is
-defined now.
+A link such as [`mix` methods/mixing.py:46](../src/pfedeg/methods/mixing.py#L46) is updated to the line that defines
+the name.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def _default(found: Setting) -> str:
 
 
 def follow_links(page: Path, text: str) -> tuple[str, list[str]]:
-    """The text with the line number of every link as it is now, and the links that lead nowhere."""
+    """The text with current line numbers in all links, and the broken links."""
     broken = []
 
     def update(match: re.Match[str]) -> str:
@@ -130,7 +130,7 @@ def follow_links(page: Path, text: str) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Write or check."""
+    """Write the generated parts, or check them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if anything is out of date")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Copy the small files of finished runs (settings, provenance, history, result), which are kept with the source."""
+"""Copy the small files of finished runs (settings, provenance, history, result), to keep them in the repository."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ FILES = ("config.json", "history.jsonl", "result.json")
 
 
 def keep(runs: Path, out: Path) -> int:
-    """Every finished run below `runs`, under the same name below `out`; data are named without their folder."""
+    """Every finished run below `runs`, under the same name below `out`; data paths are reduced to file names."""
     found = sorted(path.parent for path in runs.rglob("result.json") if (path.parent / "provenance.json").exists())
     for run in found:
         target = out / run.relative_to(runs)

@@ -1,4 +1,4 @@
-"""The README's picture: who learns how much from whom, and each client's test MRR, from the runs of `pfedeg demo`.
+"""Draws the README's picture from the runs of `pfedeg demo`: relation graph and test MRR of each client.
 
     pfedeg demo --out runs/demo
     python tools/readme_picture.py --runs runs/demo --out docs/plots/demo.svg
@@ -69,7 +69,7 @@ def figure(runs: Sequence[Run]) -> Figure:
 
 
 def draw_shares(axes: Any, affinity: Mapping[str, Mapping[str, float]]) -> None:
-    """A row per learner: how much of what it receives comes from each other client."""
+    """A row per learner: the shares of the other clients in what it receives."""
     names = list(affinity)
     largest = max(max(row.values()) for row in affinity.values())
     for y, learner in enumerate(names):

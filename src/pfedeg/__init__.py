@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pfedeg.training.rounds import Round as Round
     from pfedeg.training.saved_run import Run as Run
 
-_HOMES = {
+_MODULES = {
     "Absorb": "engine.interface",
     "ClientView": "methods.base",
     "Config": "training.config",
@@ -121,6 +121,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `import pfedeg` and the command line start quickly."""
-    if name in _HOMES:
-        return getattr(import_module(f"pfedeg.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"pfedeg.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'pfedeg' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m pfedeg` is `pfedeg`."""
+"""Entry point of `python -m pfedeg`."""
 
 from pfedeg.cli.main import main
 

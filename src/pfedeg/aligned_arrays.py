@@ -1,4 +1,4 @@
-"""Arrays aligned to cache lines, which compiled code takes without copying them first."""
+"""Arrays aligned to cache lines, as compiled code needs them."""
 
 from math import prod
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def empty(shape: tuple[int, ...], kind: type[Number] | np.dtype[Number]) -> NDArray[Number]:
-    """An array whose numbers are yet to be written."""
+    """An uninitialised array."""
     return _align(np.empty(prod(shape) + CACHE_LINE // np.dtype(kind).itemsize, kind), shape)
 
 
@@ -33,7 +33,7 @@ def copy(array: NDArray[Number]) -> NDArray[Number]:
 
 
 def is_aligned(array: NDArray[Any]) -> bool:
-    """Whether an array is contiguous and begins with a cache line."""
+    """Whether an array is contiguous and starts on a cache line."""
     return array.size == 0 or (array.flags.c_contiguous and array.ctypes.data % CACHE_LINE == 0)
 
 

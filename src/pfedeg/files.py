@@ -31,7 +31,7 @@ def safe_name(client: str) -> str:
 def check_free(path: Path) -> None:
     """Raise InputError if something exists at this path, or if nothing can be created there."""
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise InputError(f"{path}: exists already; choose another --out or another folder")
+        raise InputError(f"{path}: already exists; choose another --out or another folder")
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         problem = "is read-only" if parent.is_dir() else "is not a folder"
@@ -94,16 +94,16 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically that only its owner can read at any time."""
+    """Write a file atomically, readable only by its owner from the start."""
     with writing(path) as temporary:
-        temporary.unlink(missing_ok=True)  # left by a process that was killed, perhaps readable by others
+        temporary.unlink(missing_ok=True)  # a killed process may have left a readable file
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """A temporary path that replaces `path` on success. An OSError becomes a RunError that names the file."""
+    """Yield a temporary path that replaces `path` on success; an OSError becomes a RunError with the file name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

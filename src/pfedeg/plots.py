@@ -1,4 +1,4 @@
-"""One style for all figures. Figures need matplotlib but no display, and equal figures give equal files."""
+"""Common style of all figures, and drawing them to SVG or PNG without a display, byte for byte reproducibly."""
 
 from collections.abc import Callable
 from io import BytesIO
@@ -22,7 +22,7 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "pfedeg",  # equal figures get equal ids, so that files do not differ
+    "svg.hashsalt": "pfedeg",  # the same figure gets the same ids
 }
 
 
@@ -32,18 +32,18 @@ def short(name: str) -> str:
     return (text if len(text) <= 14 else text[:13] + "…").replace("$", r"\$")
 
 
-def new_figure(size: tuple[float, float], many: int = 0, across: int = 0) -> tuple["Figure", Any]:
-    """A figure with one plot, or with a list of `many` plots, `across` in each row (by default all in one row)."""
+def new_figure(size: tuple[float, float], count: int = 0, columns: int = 0) -> tuple["Figure", Any]:
+    """A figure with one plot, or with a list of `count` plots, `columns` per row (default: all in one row)."""
     from matplotlib.figure import Figure
 
     figure = Figure(size, layout="constrained")
-    if not many:
+    if not count:
         return figure, figure.add_subplot()
-    across = across or many
-    grid = figure.subplots(ceil(many / across), across, sharex=True, sharey=True, squeeze=False).flatten()
-    for empty in grid[many:]:
+    columns = columns or count
+    grid = figure.subplots(ceil(count / columns), columns, sharex=True, sharey=True, squeeze=False).flatten()
+    for empty in grid[count:]:
         empty.remove()
-    return figure, list(grid[:many])
+    return figure, list(grid[:count])
 
 
 def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
@@ -58,8 +58,8 @@ def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
 
 
 def require_matplotlib(option: str, without: str) -> None:
-    """Raise InputError if matplotlib is missing; `without` says what works without it. Call it before long work."""
+    """Raise InputError if matplotlib is missing; `without` names what works without it. Call this before long work."""
     try:
-        import matplotlib  # noqa: F401 (imported to see whether it is installed)
+        import matplotlib  # noqa: F401 (only to check that it is installed)
     except ImportError:
         raise InputError(f"{option} needs matplotlib: pip install 'pfedeg[plot]'; {without}") from None

@@ -1,4 +1,4 @@
-"""Child processes that end with the process that started them, where the system can do that."""
+"""Child processes that end when their parent ends (Linux only)."""
 
 import signal
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def end_with_parent() -> dict[str, Any]:
-    """Arguments of subprocess.Popen. On Linux the child ends when its parent dies; elsewhere there are none."""
+    """Arguments of subprocess.Popen that end the child with its parent; empty except on Linux."""
     return {"preexec_fn": _terminate_with_parent} if sys.platform == "linux" else {}
 
 

@@ -55,5 +55,5 @@ def permutation(key: int, n: int) -> NDArray[np.int32]:
 
 
 def derive(key: int, index: int) -> int:
-    """The key of part `index` of the use of `key`."""
+    """The key of part `index` of what `key` is used for."""
     return int(bits(key, np.array([index], np.uint64))[0])

@@ -1,4 +1,4 @@
-"""Named things that users may add to: built-in ones, those of entry points, and `package.module:NAME`."""
+"""Registries of methods, models and so on: built-in, from entry points, or as `package.module:NAME`."""
 
 import importlib
 import os
@@ -15,25 +15,25 @@ HINT = "; install it, put its folder on PYTHONPATH, or run the command in its fo
 
 
 class Named(Protocol):
-    """What a registry holds."""
+    """An object that a registry can hold."""
 
     @property
     def name(self) -> str:
-        """The name by which it is chosen."""
+        """The name that users choose it by."""
 
     @property
     def label(self) -> str:
-        """The name as tables print it."""
+        """The name in tables and figures."""
 
 
 T = TypeVar("T", bound=Named)
 
 
 class Registry(Generic[T]):
-    """One kind of thing by name. An identifier is a built-in name, an entry point's name, or `package.module:NAME`."""
+    """Objects of one kind by identifier: a built-in name, the name of an entry point, or `package.module:NAME`."""
 
     def __init__(self, kind: str, of: type[T], builtin: Mapping[str, str]) -> None:
-        """`builtin` maps names to `package.module:NAME`; entry points are those of the group `pfedeg.{kind}s`."""
+        """`builtin` maps names to `package.module:NAME`; entry points are in the group `pfedeg.{kind}s`."""
         self.kind, self._of, self._builtin = kind, of, dict(builtin)
         self._loaded: dict[str, T] = {}
 
@@ -47,26 +47,26 @@ class Registry(Generic[T]):
         return self.get(identifier)
 
     def values(self) -> list[T]:
-        """The built-in ones, in order."""
+        """The built-in objects, in order."""
         return [self.get(name) for name in self]
 
     def loaded(self) -> dict[str, T]:
-        """The built-in ones, and the others that were asked for, by identifier."""
+        """The built-in objects and all plug-ins loaded so far, by identifier."""
         return {name: self.get(name) for name in self} | self._loaded
 
     def position(self, identifier: str) -> tuple[int, str]:
-        """A key to sort identifiers by: built-in ones in their order, then the others by name."""
+        """A sort key: built-in identifiers in their order, then the others by name."""
         names = list(self)
         return (names.index(identifier), "") if identifier in names else (len(names), identifier)
 
     def get(self, identifier: str) -> T:
-        """The thing of an identifier, or an error with a hint at names like it."""
+        """The object with this identifier, or an error that suggests similar names."""
         if identifier not in self._loaded:
             self._loaded[identifier] = self._find(identifier)
         return self._loaded[identifier]
 
     def identify(self, wanted: Any) -> str:
-        """The identifier of a name, a label as tables print it, or the thing itself."""
+        """The identifier that belongs to a name, a label or the object itself."""
         if isinstance(wanted, self._of):
             return self._identify_object(wanted)
         if not isinstance(wanted, str):
@@ -76,17 +76,17 @@ class Registry(Generic[T]):
         labels = {self.get(name).label.casefold(): name for name in self}
         return labels.get(wanted.casefold(), wanted)
 
-    def _identify_object(self, thing: T) -> str:
+    def _identify_object(self, found: T) -> str:
         for identifier, known in self.loaded().items():
-            if known is thing:
+            if known is found:
                 return identifier
         for module in list(sys.modules.values()):
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
-                if value is thing:
+                if value is found:
                     identifier = f"{_importable_name(module)}:{attribute}"
-                    self._loaded[identifier] = thing
+                    self._loaded[identifier] = found
                     return identifier
-        text = f"{self.kind} {thing.name!r}: assign it to a name at the top level of a module"
+        text = f"{self.kind} {found.name!r}: assign it to a name at the top level of a module"
         raise InputError(f"{text}, so that a saved run can find it again")
 
     def _find(self, identifier: str) -> T:
@@ -102,7 +102,7 @@ class Registry(Generic[T]):
         name, _, attribute = path.partition(":")
         try:
             module = _import(name)
-        except (Exception, SystemExit) as error:  # whatever a user's module raises
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
             hint = "" if name in sys.modules or not isinstance(error, ModuleNotFoundError) else HINT
             named = isinstance(error, ImportError | InputError)
             why = str(error) if named else f"{type(error).__name__}: {error}"
@@ -116,13 +116,13 @@ class Registry(Generic[T]):
 
 
 def _importable_name(module: Any) -> str:
-    """The name by which another process imports a module: that of its file, if it is the main program."""
+    """The name under which another process can import a module; for the main program, the name of its file."""
     file = getattr(module, "__file__", None)
     return Path(file).stem if module.__name__ == "__main__" and file else str(module.__name__)
 
 
 def _import(name: str) -> Any:
-    """Import a module; one of the current folder too, as `python -m` does."""
+    """Import a module, also from the current folder as `python -m` does."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

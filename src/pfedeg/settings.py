@@ -1,4 +1,4 @@
-"""Settings as fields of frozen dataclasses: default, range and meaning in one place, checked wherever they come from.
+"""Settings as fields of frozen dataclasses: default, range and meaning in one place, checked for every source.
 
 Methods, models, objectives and optimisers each declare their own settings this way; command-line flags, TOML keys and
 the docs are derived from the fields.
@@ -26,14 +26,14 @@ def setting(
     above: float | None = None,
     candidates: Sequence[Value] = (),
 ) -> Any:
-    """A field: its default, what it means, its range, and the values that `pfedeg tune` tries by default."""
+    """A field with its default, help text, range, and the values that `pfedeg tune` tries by default."""
     metadata = {"help": help, "least": least, "most": most, "above": above, "candidates": tuple(candidates)}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class NoSettings:
-    """For whatever has nothing to set."""
+    """For methods, models and so on without settings."""
 
 
 def setting_fields(of: Any) -> dict[str, "Field[Any]"]:
@@ -42,7 +42,7 @@ def setting_fields(of: Any) -> dict[str, "Field[Any]"]:
 
 
 def build_settings(kind: type, values: Mapping[str, Any]) -> Any:
-    """An instance of a settings dataclass from those of the values that it knows, each checked."""
+    """An instance of a settings dataclass; values of unknown names are ignored, the others are checked."""
     known = setting_fields(kind)
     given = {name: value for name, value in values.items() if name in known}
     for name, value in given.items():
@@ -51,7 +51,7 @@ def build_settings(kind: type, values: Mapping[str, Any]) -> Any:
 
 
 def choices(kind: type, item: "Field[Any]") -> tuple[str, ...] | None:
-    """The values that a setting admits, if it is a choice."""
+    """The allowed values of a choice; None for other settings."""
     hint = get_type_hints(kind)[item.name]
     return get_args(hint) if get_origin(hint) is Literal else None
 
@@ -63,7 +63,7 @@ def value_type(kind: type, item: "Field[Any]") -> type[Value]:
 
 
 def check_setting(kind: type, item: "Field[Any]", value: Any) -> Value:
-    """The value if the setting admits it; a whole number may stand for a real one."""
+    """The value if it is allowed, else InputError; a whole number is allowed for a real one."""
     name, meta = item.name, item.metadata
     allowed = choices(kind, item)
     if allowed is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
-    """The text with line breaks and control characters escaped, so that it cannot control the terminal."""
+    """The text with line breaks and control characters escaped, safe to print on a terminal."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

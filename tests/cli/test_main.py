@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses, and how it ends."""
+"""The command line: output, error messages and exit codes."""
 
 import json
 import os
@@ -41,7 +41,7 @@ Call = Callable[..., SimpleNamespace]
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command in this process; its exit code and what it printed."""
+    """Run a command in this process; returns its exit code and output."""
 
     def run(*words: object) -> SimpleNamespace:
         monkeypatch.setattr(sys, "argv", ["pfedeg", *map(str, words)])
@@ -66,7 +66,7 @@ def finished(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def unfinished(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was broken off after two rounds."""
+    """A run interrupted after two rounds."""
     out = tmp_path_factory.mktemp("runs") / "unfinished"
     for done in Training(synthetic, Config(**SETTINGS), out=out, engine=default_engine(1)):
         if done.number == 2:
@@ -112,6 +112,14 @@ def test_every_command_has_help_with_an_example(call: Call, command: str) -> Non
     done = call(command, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"pfedeg {command} " in done.out.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize("group", [(), ("server",), ("client",)])
+def test_short_help_is_not_truncated(call: Call, monkeypatch: pytest.MonkeyPatch, group: tuple[str, ...]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = call(*group, "--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(commands) > 5
+    assert [line for line in commands if line.endswith("...") or not line.startswith("  ")] == []
 
 
 def test_train_has_a_flag_for_every_setting(call: Call) -> None:
@@ -191,25 +199,25 @@ BAD = [
     ("train data --dmi 3", "No such option"),
     ("train", "Missing argument 'PATH'"),
     ("trian data", "No such command"),
-    ("train data --out run", "run: holds a run already; add --resume"),
-    ("train data --out data", "data: exists already; choose another --out"),
-    ("train data --out bad.toml --resume", "bad.toml: exists already"),
+    ("train data --out run", "run: already contains a run; add --resume"),
+    ("train data --out data", "data: already exists; choose another --out"),
+    ("train data --out bad.toml --resume", "bad.toml: already exists"),
     ("train data --out bad.toml/run", "cannot be created"),
-    ("train data --out run --resume", "run: holds a run of other data (woods)"),
+    ("train data --out run --resume", "run: contains a run on other data (woods)"),
     ("partition none --clients 2 --out new", "none: no such file or folder"),
     ("partition data/ash --clients 9 --out new", "--clients 9: the graph has 2 relations, so 1 to 2 clients"),
-    ("partition data/ash --clients 2 --out data", "data: exists already"),
+    ("partition data/ash --clients 2 --out data", "data: already exists"),
     ("partition data/ash --clients 2 --by client --out new", "Invalid value for '--by'"),
     ("partition data/ash --clients 2 --seed -1 --out new", "Invalid value for '--seed'"),
     ("partition empty/one --clients 1 --out new", "train.tsv: empty"),
     ("partition nothing --clients 1 --out new", "contains neither train.tsv nor triples.tsv"),
     ("evaluate none", "none: no such folder"),
     ("evaluate data", "data: not a run"),
-    ("evaluate part", "part: the run is not finished; continue it by"),
+    ("evaluate part", "part: the run is not finished; repeat the"),
     ("evaluate run --split dev", "Invalid value for '--split'"),
     ("show data/ash/train.tsv", "not a folder"),
     ("show nothing", "nothing: not a run"),
-    ("show odd", "odd: damaged, or a run of another version of pfedeg"),
+    ("show odd", "odd: damaged, or made by another version of pfedeg"),
     ("show cut", "cut/config.json: damaged"),
     ("predict data --client ash --head e00 --relation near", "data: not a run"),
     ("predict run --client Ash --head e00 --relation near", "unknown client 'Ash'; did you mean 'ash'?"),
@@ -227,9 +235,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "message"), BAD, ids=[line[:60] for line, _ in BAD])
-def test_bad_input_is_one_line_exit_code_2_and_nothing_written(
-    call: Call, place: Path, line: str, message: str
-) -> None:
+def test_bad_input_gives_one_line_exit_code_2_and_no_files(call: Call, place: Path, line: str, message: str) -> None:
     before = everything(place)
     done = call(*shlex.split(line))
     assert done.code == 2
@@ -240,13 +246,13 @@ def test_bad_input_is_one_line_exit_code_2_and_nothing_written(
     assert everything(place) == before
 
 
-def test_a_run_of_other_settings_is_refused(call: Call, folder: Path, tmp_path: Path) -> None:
+def test_resuming_with_other_settings_is_refused(call: Call, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert call("train", folder, *QUICK, "--threads", 1, "--out", out).code == 0
     done = call("train", folder, *QUICK, "--out", out, "--resume", "--p", 0.7)
     assert done.code == 2
     assert done.lines == [
-        f"error: {out}: holds a run with p = 0.5, not 0.7; choose another --out, or give the same settings"
+        f"error: {out}: contains a run with p = 0.5, not 0.7; choose another --out, or give the same settings"
     ]
 
 
@@ -285,7 +291,7 @@ def test_divergence_ends_with_exit_code_1(call: Call, folder: Path, tmp_path: Pa
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_happens_is_one_line(
+def test_every_failure_gives_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, code: int, message: str
 ) -> None:
     def fail(*arguments: Any) -> None:
@@ -294,17 +300,17 @@ def test_whatever_happens_is_one_line(
     monkeypatch.setattr(Federation, "read", fail)
     done = call("train", "x")
     assert (done.code, done.out) == (code, "")
-    (line,) = filter(None, done.lines)  # after Ctrl-C, a new line is begun first
+    (line,) = filter(None, done.lines)  # Ctrl-C prints an empty line first
     assert line.startswith(message)
 
 
-def test_traceback_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_option_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["pfedeg", "--traceback", "show", "/none"])
     with pytest.raises(Exception, match="no such folder"):
         cli.main()
 
 
-# What works
+# Successful commands
 
 
 def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -> None:
@@ -319,7 +325,7 @@ def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -
 
     again = call("train", folder, *QUICK, "--out", out, "--resume")
     assert again.code == 0
-    assert "this run is finished; its result follows" in again.err
+    assert "already finished; showing its result" in again.err
     assert again.out == done.out
 
     as_json = call("train", folder, *QUICK, "--out", out, "--resume", "--json")
@@ -333,7 +339,7 @@ def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -
     assert "test metrics, tail prediction" in call("evaluate", out).out
 
 
-def test_train_without_out_goes_to_runs(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_run_folder_is_below_runs(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     done = call("train", ".", *QUICK, "--method", "fede", "--threads", 1)
     assert done.code == 0
@@ -395,7 +401,7 @@ def test_show_a_finished_run(call: Call, finished: Path) -> None:
 def test_show_an_unfinished_run(call: Call, unfinished: Path) -> None:
     done = call("show", unfinished)
     assert (done.code, done.err) == (0, "")
-    assert "not finished; continue it by the same train command with --resume" in done.out
+    assert "not finished; repeat the train command with --resume" in done.out
     assert "Metrics of round 2" in done.out
     content = json.loads(call("show", unfinished, "--json").out)
     assert content["result"] is None
@@ -414,7 +420,7 @@ def test_partition_makes_a_federation_that_trains(call: Call, folder: Path, tmp_
     assert call("train", tmp_path / "new", *QUICK, "--threads", 1, "--out", tmp_path / "run").code == 0
 
 
-def test_data_that_limits_a_run_is_told_on_stderr(call: Call, tmp_path: Path) -> None:
+def test_warnings_about_data_are_printed_on_stderr(call: Call, tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", [("a", "r", "b"), ("b", "r", "c"), ("a", "r", "b")])
     done = call("train", tmp_path, *QUICK, "--threads", 1, "--out", tmp_path / "run")
     name = tmp_path.name
@@ -428,7 +434,7 @@ def test_data_that_limits_a_run_is_told_on_stderr(call: Call, tmp_path: Path) ->
     assert call("show", tmp_path / "run").code == 0
 
 
-def test_names_are_shown_as_they_are(call: Call, tmp_path: Path) -> None:
+def test_names_are_printed_literally(call: Call, tmp_path: Path) -> None:
     odd = "[/b]:smile:\x1b[31m\u2028"
     graph = KnowledgeGraph.from_names([(odd, "[/r]", "b"), ("b", "[/r]", "c")], [("c", "[/r]", odd)])
     other = KnowledgeGraph.from_names([("b", "s", "c"), ("c", "s", "d")], [("d", "s", "b")])
@@ -449,7 +455,7 @@ def test_names_are_shown_as_they_are(call: Call, tmp_path: Path) -> None:
     assert "\x1b" not in done.err
 
 
-def test_a_path_that_is_not_unicode(call: Call, folder: Path, tmp_path: Path) -> None:
+def test_non_unicode_path(call: Call, folder: Path, tmp_path: Path) -> None:
     data = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff")
     shutil.copytree(folder, data)
     out = tmp_path / "run"
@@ -476,7 +482,7 @@ def test_duration(seconds: float, text: str) -> None:
     assert terminal.duration(seconds) == text
 
 
-def test_curve_marks_first_last_best_and_worst() -> None:
+def test_curve_shows_first_last_best_and_worst() -> None:
     assert terminal.curve([(5, 0.1)]) == ""
     *rows, axis, scale = terminal.curve([(5, 0.1), (10, 0.3), (15, 0.2)], width=21, height=3).splitlines()
     assert rows[0] == "  0.3000 ┤" + " " * 10 + "•"

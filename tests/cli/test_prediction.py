@@ -137,7 +137,7 @@ def test_answers_keep_the_order_of_questions_and_no_file_is_overwritten(run: Pat
     rows = [json.loads(line) for line in call(*words, "--json").output.splitlines()]
     assert [row["side"] for row in rows] == ["head", "tail", "head"]
     done = call(*words, "--out", tmp_path / "q.parquet")
-    assert "q.parquet: exists already" in str(done.exception)
+    assert "q.parquet: already exists" in str(done.exception)
     assert pq.read_table(tmp_path / "q.parquet").equals(questions)
 
 

@@ -1,4 +1,4 @@
-"""Progress as people see it: a bar in a terminal, lines elsewhere."""
+"""Progress: a bar in a terminal, lines elsewhere."""
 
 import time
 from io import StringIO
@@ -10,7 +10,7 @@ from pfedeg.cli import tables as terminal
 from pfedeg.cli.tables import progress_bar, time_left
 
 
-def test_elsewhere_only_lines_that_are_worth_it_and_one_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_important_notes_and_one_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
     out = StringIO()
@@ -23,7 +23,7 @@ def test_elsewhere_only_lines_that_are_worth_it_and_one_every_few_seconds(monkey
     assert out.getvalue().splitlines() == ["reading: two", "reading: three\\x1b[31m"]
 
 
-def test_in_a_terminal_a_bar_that_vanishes() -> None:
+def test_terminal_bar_is_transient() -> None:
     out = StringIO()
     with progress_bar(Console(file=out, force_terminal=True, width=100), "reading", None) as show:
         show(3, "three of many", True)
@@ -33,7 +33,7 @@ def test_in_a_terminal_a_bar_that_vanishes() -> None:
     assert out.getvalue().endswith("\x1b[2K")  # the line is wiped
 
 
-def test_time_left_follows_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_is_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.time, "monotonic", lambda: 30.0)
     assert time_left(10.0, 1, 4) == ", 1 min 00 s left"
     assert time_left(10.0, 0, 4) == time_left(10.0, 4, 4) == time_left(10.0, 2, None) == ""

@@ -25,19 +25,19 @@ def test_every_public_name_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("thing", [pfedeg.Federation, pfedeg.train, Model.score], ids=lambda each: each.__qualname__)
-def test_a_missing_docstring_is_noticed(thing: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_docstrings_are_detected(thing: object, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api_page.undocumented() == []
     monkeypatch.setattr(thing, "__doc__", None)
     (found,) = api_page.undocumented()
     assert found.endswith(thing.__qualname__)
 
 
-def test_a_public_name_outside_the_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_names_missing_from_the_page_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pfedeg, "__all__", [*pfedeg.__all__, "Unheard"])
     assert api_page.undocumented() == ["pfedeg.Unheard (not on the page)"]
 
 
-def test_links_get_the_line_of_their_definition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_point_to_the_line_of_the_definition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docs, "ROOT", tmp_path)
     (tmp_path / "code.py").write_text("\n\ndef here():\n    pass\n")
     text = "[`here` code.py:1](code.py#L1), [`gone` code.py:1](code.py#L1), [`it` no.py:1](no.py#L1)"

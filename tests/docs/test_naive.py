@@ -16,7 +16,7 @@ ROUNDS = 5
 
 
 @pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus"])
-def test_library_agrees_with_plain_loops(method):
+def test_library_agrees_with_the_naive_example(method):
     """Loops in float64, library in float32: Adam divides by small gradients, which enlarges their difference."""
     federation = naive_pfedeg.numbers()
     s = naive_pfedeg.Settings(rounds=ROUNDS, batch=20)

@@ -1,4 +1,4 @@
-"""The docs are readable: wrapped prose, the words of the field, a performance page that is no diary."""
+"""The docs are readable: wrapped prose, no private vocabulary, a short performance page."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from pfedeg.cli.main import cli
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 WIDTH = 120
-LONGEST_DIARY = 1_200  # words of docs/performance.md
-PRIVATE = (  # words and phrases that readers do not know, or know in another sense
+MAX_WORDS = 1_200  # words of docs/performance.md
+PRIVATE = (  # words and phrases that readers do not know, or know with another meaning
     r"coast(?:s|ing)?|strike out|struck out|fade out|fades out",
     r"last words|to be had|asked for in advance|who would rather|for the eye|people's eyes|as if it were not there",
     r"the foremost|is told by|are told by|was said twice|by its looks|neighbours come and go|nobody can tamper with",
@@ -24,7 +24,7 @@ LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines of a page outside of code blocks."""
+    """Number and text of each line of a page outside code blocks."""
     in_code = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -34,12 +34,12 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_free(line: str) -> bool:
-    """Tables, links and single long words may be wider."""
+    """Whether a line may be longer: tables, links and single long words."""
     return line.lstrip().startswith("|") or LINK.search(line) is not None or " " not in line.strip()
 
 
 def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
-    """The help of a command and of those below it."""
+    """The help of a command and its subcommands."""
     context = click.Context(command, info_name=name)
     yield name, command.get_help(context)
     if isinstance(command, click.Group):
@@ -66,7 +66,7 @@ def test_help_has_no_private_vocabulary() -> None:
     assert found == []
 
 
-def test_the_check_notices_private_vocabulary_and_long_lines(tmp_path: Path) -> None:
+def test_private_vocabulary_and_long_lines_are_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"a cell with its last words\n\n```\nlast words\n```\n{'word ' * 30}\n| {'word ' * 30} |\n")
     lines = list(prose(page))
@@ -76,4 +76,4 @@ def test_the_check_notices_private_vocabulary_and_long_lines(tmp_path: Path) -> 
 
 def test_performance_page_is_short() -> None:
     words = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split()
-    assert len(words) <= LONGEST_DIARY
+    assert len(words) <= MAX_WORDS

@@ -1,6 +1,6 @@
-"""The README cannot go stale: its transcripts, Python examples and picture are made again, its links checked.
+"""The README is up to date: its transcripts, Python examples, picture and links are checked.
 
-In a transcript, `$ ` starts a command and `…` stands for what is left out. Text must agree to the letter; metrics,
+In a transcript, `$ ` starts a command and `…` stands for omitted text. Text must agree to the letter; metrics,
 ranks and shares may differ a little, since another processor rounds differently, and times may be anything.
 """
 
@@ -31,7 +31,7 @@ def blocks(kind: str, page: str = README) -> list[str]:
 
 
 def transcript(page: str = README) -> Iterator[tuple[str, list[str]]]:
-    """Each command of a page's console blocks with the output it promises."""
+    """Each command in a page's console blocks, with its documented output."""
     for block in blocks("console", page):
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, *lines = part.rstrip("\n").split("\n")
@@ -39,7 +39,7 @@ def transcript(page: str = README) -> Iterator[tuple[str, list[str]]]:
 
 
 def differences(expected: list[str], actual: list[str]) -> list[str]:
-    """What the README says and the output does not; both in order."""
+    """Documented lines that are missing from the output."""
     missing, start = [], 0
     for line in expected:
         if line.strip() in ("…", ""):
@@ -93,12 +93,12 @@ def test_transcripts(folder: Path) -> None:
 def test_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     example = "".join(blocks("python"))
-    promised = re.findall(r"^# → (.*)$", example, re.M)
+    documented = re.findall(r"^# → (.*)$", example, re.M)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec(compile(example, "README.md", "exec"), {})
-    assert promised
-    missing = differences(promised, output.getvalue().split("\n"))
+    assert documented
+    missing = differences(documented, output.getvalue().split("\n"))
     assert not missing, f"the Python example no longer prints {missing}, but:\n{output.getvalue()}"
 
 
@@ -106,7 +106,7 @@ def test_the_first_example_has_ten_lines() -> None:
     assert len(blocks("python")[0].splitlines()) <= 11
 
 
-def test_the_picture_is_that_of_the_demo(folder: Path) -> None:
+def test_picture_is_up_to_date(folder: Path) -> None:
     if not (folder / "runs" / "demo" / "pfedeg-plus" / "result.json").exists():
         subprocess.run([sys.executable, "-m", "pfedeg", "demo"], cwd=folder, check=True, capture_output=True)
     new = readme_picture.picture(folder / "runs" / "demo", "svg").decode()
@@ -120,7 +120,7 @@ def test_the_picture_is_that_of_the_demo(folder: Path) -> None:
 
 
 def drawn_alike(old: str, new: str) -> bool:
-    """Shares within a percentage point, MRR within 0.03, everything else equal."""
+    """Whether two pictures agree: shares within a percentage point, MRR within 0.03, everything else equal."""
     if old.endswith("%") and new.endswith("%"):
         return abs(float(old[:-1]) - float(new[:-1])) <= 1
     if old.startswith(".") and new.startswith("."):
@@ -128,7 +128,7 @@ def drawn_alike(old: str, new: str) -> bool:
     return old == new
 
 
-def test_speed_is_what_the_performance_page_says() -> None:
+def test_speed_table_agrees_with_the_performance_page() -> None:
     rows = re.findall(r"^\| [^|]*times as fast as Py[^|]*\|(.*)\|$", README, re.M)
     factors = [factor for row in rows for factor in NUMBER.findall(row)]
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
@@ -152,7 +152,7 @@ def test_make_targets_exist() -> None:
 @pytest.mark.parametrize(
     "page", sorted(["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
 )
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_are_valid(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
         if "://" in link:
@@ -160,10 +160,10 @@ def test_links_lead_somewhere(page: str) -> None:
         target = (ROOT / page).parent / link if link else ROOT / page
         assert target.exists(), f"{page} links to {link}, which is not there"
         if anchor and target.suffix == ".md":
-            assert anchor in anchors(target), f"{page} links to {link}#{anchor}, which is no heading"
+            assert anchor in anchors(target), f"{page} links to {link}#{anchor}, which is not a heading"
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as links name them."""
+    """The anchors of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""The tutorial's commands do what it says, and its table says what came out."""
+"""The tutorial's commands work as described, and its table has their results."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from test_readme import ROOT, follow
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 
-def test_the_tutorial(tmp_path: Path) -> None:
+def test_tutorial_commands_and_table(tmp_path: Path) -> None:
     follow(TUTORIAL, tmp_path)
     results = [json.loads((tmp_path / "runs" / name / "result.json").read_text()) for name in ("single", "together")]
     clients = [result["test"]["clients"] for result in results]

@@ -219,11 +219,11 @@ def test_runs_with_other_settings_are_reported_and_left_as_they_are(tmp_path: Pa
     again = run(tmp_path, *one)
     assert again.exit_code == 1
     assert "0 to make" in again.output
-    assert "other          one/transe/fede/seed-0/epochs-1: was run with rounds 2, not 3" in again.output
+    assert "other          one/transe/fede/seed-0/epochs-1: run with rounds 2, not 3" in again.output
     assert run(tmp_path, *one, "--list").exit_code == 0
 
 
-def test_a_damaged_run_is_named_and_does_not_affect_others(tmp_path: Path, data: Path) -> None:
+def test_a_damaged_run_is_reported_and_does_not_affect_others(tmp_path: Path, data: Path) -> None:
     read(tmp_path)
     assert run(tmp_path, "--only", "data=one", "--only", "epochs=1").exit_code == 0
     result = tmp_path / "out/one/transe/fede/seed-0/epochs-1/result.json"
@@ -236,7 +236,9 @@ def test_a_damaged_run_is_named_and_does_not_affect_others(tmp_path: Path, data:
     result.unlink()
     note = tmp_path / "out/.experiment/one--transe--fede--seed-0--epochs-1.json"
     note.write_text("")
-    assert "failed         one/transe/fede/seed-0/epochs-1: the error message is lost" in run(tmp_path, "--list").output
+    assert (
+        "failed         one/transe/fede/seed-0/epochs-1: no error message was saved" in run(tmp_path, "--list").output
+    )
 
 
 def test_only_runs_on_unreadable_data_fail(tmp_path: Path, data: Path) -> None:
@@ -260,7 +262,7 @@ def test_a_federation_without_test_triples_has_no_mrr(tmp_path: Path) -> None:
     assert done.output.count("done         – one/") == 2
 
 
-def test_a_killed_run_is_reported_as_such(tmp_path: Path, data: Path) -> None:
+def test_a_killed_run_is_reported(tmp_path: Path, data: Path) -> None:
     read(tmp_path)
     experiment = Experiment(Plan.read(tmp_path / "plan.toml"), data, tmp_path / "out")
     (tmp_path / "out" / ".experiment").mkdir(parents=True)
@@ -341,7 +343,7 @@ def test_a_filter_that_matches_nothing_is_refused(tmp_path: Path, only: str, mes
 
 
 def test_a_missing_dataset_is_named(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no three\.parquet"):
+    with pytest.raises(InputError, match=r"no three\.parquet in this folder"):
         Experiment(read(tmp_path, PLAN.replace('"two"', '"three"')), data, tmp_path / "out")
 
 
@@ -355,7 +357,7 @@ MODEL = replace(TRANSE, name="mine", label="My TransE")
 """
 
 
-def test_models_and_methods_of_ones_own_are_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_defined_models_and_methods_are_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "parts_of_mine.py").write_text(PARTS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

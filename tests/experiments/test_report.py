@@ -1,4 +1,4 @@
-"""Reports on a folder of runs: what is compared with what, significance, and what is written."""
+"""Reports on a folder of runs: comparisons, significance, output formats."""
 
 import csv
 import json
@@ -56,7 +56,7 @@ def train(federation: Federation, out: Path, source: str = "data/trees.parquet",
 
 @pytest.fixture(scope="module")
 def woods() -> Federation:
-    """A name that a page must not take for its own."""
+    """Names that would break the page without escaping."""
     return Federation(
         {
             "ash": split_graph(ring(0, 20, ("near", "next")), 1),
@@ -137,7 +137,7 @@ def test_seeds_give_mean_and_standard_deviation(runs: Path) -> None:
     assert Results.read(runs).at(HERE)[0].sd("mrr") is None
 
 
-def test_other_data_of_the_same_name_are_told_apart(runs: Path, synthetic: Federation, tmp_path: Path) -> None:
+def test_different_data_of_the_same_name_are_distinguished(runs: Path, synthetic: Federation, tmp_path: Path) -> None:
     shutil.copytree(runs / "fede", tmp_path / "one")
     train(synthetic, tmp_path / "two", method="fede")
     names = [setup.data for setup in Results.read(tmp_path).setups]
@@ -207,7 +207,7 @@ def test_numbers_are_set_against_the_papers_only_at_its_settings(runs: Path, tmp
     text = written(tmp_path / "runs", tmp_path / "r.md", runs / "paper.csv")
     assert "| published MRR |\n" in text
     assert "difference |" not in text
-    assert "The published numbers are at other settings." in text
+    assert "The published results have other settings." in text
     assert "1 of 1 pairs" in text or "0 of 1 pairs" in text
     assert {row["paper_mrr"] for row in numbers(tmp_path / "runs", runs / "paper.csv")} == {""}
     for name in ("fede", "plus-0"):
@@ -246,7 +246,7 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
     assert [run.path.name for run in Results.read(tmp_path).entries[0].runs] == ["one"]
     text = written(tmp_path, tmp_path / "r.md")
     assert (
-        f"Left out (same data, settings and seed as another run): {tmp_path / 'two'} (as {tmp_path / 'one'})."
+        f"Skipped (same data, settings and seed as another run): {tmp_path / 'two'} (as {tmp_path / 'one'})."
         in text.replace("\\", "")
     )
 
@@ -263,28 +263,28 @@ def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path
         ),
         ("result.json", '{"rounds": 4, "best_round": 4, "seconds": 1, "valid": []}', "result.json: damaged (list"),
         ("config.json", "[]", "config.json: damaged (not a JSON object)"),
-        ("config.json", "{}", "damaged, or a run of another version"),
+        ("config.json", "{}", "damaged, or made by another version"),
         ("config.json", '{"method": "fede", "model": "transe", "seed": 0, "dim": 0}', "dim: 0 is out of range"),
-        ("provenance.json", "{}", "damaged, or a run of another version"),
+        ("provenance.json", "{}", "damaged, or made by another version"),
         ("history.jsonl", '{"round": 1}\n{\n', "history.jsonl, line 2: damaged"),
         ("history.jsonl", "[]\n", "history.jsonl, line 1: damaged"),
         ("history.jsonl", "{}\n", "history.jsonl, line 1: damaged"),
         ("history.jsonl", '{"round": 1, "affinity": {"ash": {"elm": 1}}}\n', "affinity to an unknown client"),
     ],
 )
-def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_damaged_runs_are_reported(runs: Path, tmp_path: Path, name: str, content: str, message: str) -> None:
     for each in ("fede", "single"):
         shutil.copytree(runs / each, tmp_path / each, ignore=shutil.ignore_patterns("clients"))
     (tmp_path / "fede" / name).write_text(content)
     said: list[str] = []
     write(tmp_path, tmp_path / "r.md", notify=said.append)
     (remark,) = said
-    assert remark.startswith("left out: ")
+    assert remark.startswith("skipped: ")
     assert message in remark
     text = (tmp_path / "r.md").read_text().replace("\\", "")
     assert "1 finished run in" in text
-    assert "left out: 1 damaged" in text
-    assert message in text.split("Left out (damaged): ")[1]
+    assert "skipped: 1 damaged" in text
+    assert message in text.split("Skipped (damaged): ")[1]
     shutil.rmtree(tmp_path / "single")
     with pytest.raises(InputError, match="no run can be used; .*" + re.escape(message)):
         Results.read(tmp_path)
@@ -297,7 +297,7 @@ def test_runs_that_are_not_finished_are_named(runs: Path, tmp_path: Path) -> Non
     results = Results.read(tmp_path)
     assert results.unfinished == [tmp_path / "two"]
     write(tmp_path, tmp_path / "r.md")
-    assert "left out: 1 not finished" in (tmp_path / "r.md").read_text()
+    assert "skipped: 1 not finished" in (tmp_path / "r.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def entry(name: str) -> Entry:
     return Entry(name, ReportMethod("fede", "FedE"), model_named("transe"), {"method": "fede", "model": "transe"})
 
 
-def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:
+def test_bootstrap_finds_real_differences_only() -> None:
     random = np.random.default_rng(5)
     base = random.random(3000)
     noise = random.normal(0, 0.05, 3000)
@@ -341,7 +341,7 @@ def test_bootstrap_sees_what_is_there_and_nothing_else() -> None:
     assert up.high - up.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
-def test_bootstrap_of_equal_methods_is_certain_of_nothing() -> None:
+def test_bootstrap_of_equal_methods_is_not_significant() -> None:
     (difference,) = bootstrap([entry("a"), entry("b")], np.ones((2, 50)) * 0.3)
     assert (difference.mean, difference.low, difference.high, difference.p) == (0, 0, 0, 1)
     assert not difference.significant
@@ -375,7 +375,7 @@ def test_methods_are_compared_over_the_seeds_that_both_have(runs: Path, woods: F
     assert "Not tested: no common seed: Single and FedE." in written(tmp_path, tmp_path / "r.md")
 
 
-def test_a_small_difference_does_not_look_like_none(runs: Path) -> None:
+def test_small_differences_are_not_shown_as_zero(runs: Path) -> None:
     results = Results.read(runs)
     one, two, three = results.at(HERE)
     found = [Difference(one, two, 3e-5, 1.2e-5, 5e-5, 0.001), Difference(one, three, 0.2, 0.0, 0.3, 0.04)]
@@ -397,11 +397,11 @@ def test_a_result_that_its_tables_do_not_give_is_refused(runs: Path, tmp_path: P
     result = json.loads((tmp_path / "fede" / "result.json").read_text())
     result["test"]["weighted"]["mrr"] += 0.01
     (tmp_path / "fede" / "result.json").write_text(json.dumps(result))
-    with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, its tables give"):
+    with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, but its tables give"):
         write(tmp_path, tmp_path / "r.md")
 
 
-def test_the_page_needs_nothing_else_and_says_it_all(runs: Path, tmp_path: Path) -> None:
+def test_the_page_is_self_contained_and_complete(runs: Path, tmp_path: Path) -> None:
     write(runs, tmp_path / "r.html", runs / "paper.csv", title="Trees & <woods>")
     text = (tmp_path / "r.html").read_text()
     page = Page(text)
@@ -456,7 +456,7 @@ def test_a_loss_is_not_marked_as_the_best_gain(runs: Path, tmp_path: Path) -> No
     assert marks["cedar"] > 0
 
 
-def test_of_shares_that_look_equal_none_is_marked(runs: Path, tmp_path: Path) -> None:
+def test_shares_shown_as_equal_are_not_marked(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "plus-0", tmp_path / "plus")
     shares = {"ash": {"cedar": 0.50001, "elm": 0.49999}, "cedar": {"ash": 0.6, "elm": 0.4}, "elm": {"ash": 1.0}}
     (tmp_path / "plus" / "history.jsonl").write_text(json.dumps({"round": 1, "affinity": shares}) + "\n")
@@ -492,7 +492,7 @@ def test_all_sizes_of_text_follow_that_of_the_page_which_is_wide_enough_for_tabl
     assert int(width) * 15 > 1300
 
 
-def test_long_tables_go_on_on_the_next_page_and_short_ones_do_not(runs: Path, tmp_path: Path) -> None:
+def test_only_long_tables_are_split_between_pages(runs: Path, tmp_path: Path) -> None:
     rows = [[f"client {number}", "0.5"] for number in range(40)]
     made = render.page("", "", [Section("", parts=[Table("", ["", ""], rows), Table("", ["", ""], rows[:9])])], print)
     assert re.findall(r'<div class="(.*?)">', made) == ["scroll", "scroll short"]
@@ -557,14 +557,14 @@ def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path:
     ("words", "message"),
     [
         (("{tmp}/none", "--out", "{tmp}/r.html"), "no such folder"),
-        (("{tmp}", "--out", "{tmp}/r.html"), "there are no runs"),
+        (("{tmp}", "--out", "{tmp}/r.html"), "no runs found"),
         (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, png"),
-        (("{runs}", "--out", "{tmp}/none/r.html"), "there is no folder {tmp}/none"),
+        (("{runs}", "--out", "{tmp}/none/r.html"), "no such folder: {tmp}/none"),
         (("{runs}", "--out", "{tmp}", "--format", "md"), "is a folder; expected a file"),
         (("{runs}", "--out", "{tmp}/r.md", "--paper", "{tmp}/none.csv"), "none.csv: cannot be read: No such file"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_line(
+def test_invalid_requests_give_one_line_errors(
     runs: Path, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     filled = [word.format(tmp=tmp_path, runs=runs) for word in words]
@@ -578,13 +578,13 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv do without"):
+    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv work without it"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
 
 
 def parts_module(folder: Path, name: str) -> None:
-    """A module with a method and a model of one's own."""
+    """A module with a method and a model of a user."""
     (folder / f"{name}.py").write_text(
         "from dataclasses import replace\n"
         "from pfedeg.methods.fede import METHOD as FEDE\n"
@@ -597,7 +597,7 @@ def parts_module(folder: Path, name: str) -> None:
 
 @pytest.fixture
 def plugin_runs(woods: Federation, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """FedE and two methods of one's own, of a module that is not installed afterwards."""
+    """FedE and two methods of a user, of a module that is not installed afterwards."""
     parts_module(tmp_path, "report_parts")
     monkeypatch.syspath_prepend(tmp_path)
     folder = tmp_path / "runs"
@@ -617,7 +617,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "report_parts", None)
 
 
-def test_methods_and_models_of_ones_own_are_reported_like_the_others(plugin_runs: Path, tmp_path: Path) -> None:
+def test_user_defined_methods_and_models_are_reported_like_built_in_ones(plugin_runs: Path, tmp_path: Path) -> None:
     text = written(plugin_runs, tmp_path / "r.md")
     glance = text.split("### Test MRR")[1].split("###")[0]
     assert "| Single | FedE | BySize | Pool |" in glance
@@ -644,12 +644,12 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     lines: list[str] = []
     write(plugin_runs, tmp_path / "r.md", notify=lines.append)
     assert [line for line in lines if "not installed" in line] == [
-        "model report_parts:MODEL (MyTransE) is not installed here; 1 run shown as saved",
-        "method report_parts:METHOD (BySize) is not installed here; 1 run shown as saved",
-        "method report_parts:POOLED (Pool) is not installed here; 1 run shown as saved",
+        "model report_parts:MODEL (MyTransE) is not installed; 1 run shown with saved labels",
+        "method report_parts:METHOD (BySize) is not installed; 1 run shown with saved labels",
+        "method report_parts:POOLED (Pool) is not installed; 1 run shown with saved labels",
     ]
     text = (tmp_path / "r.md").read_text()
-    assert "method report\\_parts:METHOD (BySize) is not installed here" in text
+    assert "method report\\_parts:METHOD (BySize) is not installed" in text
     assert f"| trees, MyTransE ({SCALE}) |" in text
     assert [setup.title for setup in Results.read(plugin_runs).setups] == [setup.title for setup in before]
     assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
@@ -661,10 +661,10 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
         (tmp_path / "more" / "one" / "provenance.json").read_text().replace('"FedE"', '"FedEC"')
     )
     more = written(tmp_path / "more", tmp_path / "more.md")
-    assert "Significance is not tested: the model of FedE; FedEC is not installed here." in more
+    assert "Significance is not tested: the model of FedE; FedEC is not installed." in more
 
 
-def test_a_strategy_of_ones_own_in_an_earlier_version_is_not_taken_for_the_methods(runs: Path, tmp_path: Path) -> None:
+def test_user_strategies_of_schema_1_are_not_labelled_as_the_method(runs: Path, tmp_path: Path) -> None:
     """Schema 1 saved the method FedE, whatever strategy took its place."""
     shutil.copytree(runs / "fede", tmp_path / "fede")
     shutil.copytree(runs / "fede", tmp_path / "own")

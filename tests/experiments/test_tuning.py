@@ -114,7 +114,7 @@ class Strength:
 OWN = replace(METHODS["fede"], name="own", label="Own", settings=Strength)
 
 
-def test_a_method_of_ones_own_suggests_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_defined_methods_suggest_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_candidates(Config(method=OWN)) == {"strength": [0.3, 0.1, 1.0]}
     assert read_candidates(["strength=0.2,0.5"], Config(method=OWN)) == {"strength": [0.2, 0.5]}
 
@@ -138,13 +138,13 @@ def test_wrong_candidates_are_refused(over: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["--minutes", "nan"], ["--minutes", "inf"], ["--choices", "missing/x.toml"]])
-def test_what_could_not_end_well_is_refused_at_once(words: list[str]) -> None:
+def test_invalid_requests_are_refused_at_once(words: list[str]) -> None:
     done = CliRunner().invoke(cli, ["tune", "world", *words])
     assert isinstance(done.exception, InputError)
     assert words[1] in str(done.exception)
 
 
-def test_a_file_of_choices_that_is_none_is_left_alone(tmp_path: Path) -> None:
+def test_an_invalid_choices_file_is_not_changed(tmp_path: Path) -> None:
     for content, message in ((b"not toml at all [[[", "not valid TOML"), (b"\xff\xfe", "not valid UTF-8")):
         (tmp_path / "choices.toml").write_bytes(content)
         done = CliRunner().invoke(cli, ["tune", "world", "--choices", str(tmp_path / "choices.toml")])

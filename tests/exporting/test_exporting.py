@@ -196,8 +196,8 @@ def test_any_number_survives_as_text(numbers: list[float]) -> None:
         (("--client", "Ashe", "--to", "numpy"), "unknown client 'Ashe'; did you mean 'ash'?"),
         (("--to", "parqet"), "--to: unknown format 'parqet'; did you mean 'parquet'?"),
         (("--to", "csv"), "choose from parquet, safetensors, numpy, word2vec, projector, pykeen"),
-        (("--to", "numpy", "--out", "{run}"), "{run}: exists already; choose another --out"),
-        (("--to", "numpy", "--out", "{run}/config.json"), "{run}/config.json: exists already"),
+        (("--to", "numpy", "--out", "{run}"), "{run}: already exists; choose another --out"),
+        (("--to", "numpy", "--out", "{run}/config.json"), "{run}/config.json: already exists"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_line(run: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
@@ -218,8 +218,8 @@ def refuse(run: Path, words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("lost", "message"),
     [
-        ("result.json", "the run is not finished; continue it by the same `pfedeg train` command with --resume"),
-        ("clients", "clients/ash/graph.safetensors: missing; is the run finished? was it copied whole?"),
+        ("result.json", "the run is not finished; repeat the `pfedeg train` command with --resume"),
+        ("clients", "clients/ash/graph.safetensors: missing; is the run finished and completely copied?"),
         ("clients/ash/tables.safetensors", "clients/ash/tables.safetensors: missing"),
         ("config.json", "not a run"),
     ],
@@ -236,7 +236,9 @@ def test_a_servers_run_has_no_tables(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "server", ignore=shutil.ignore_patterns("clients"))
     path = tmp_path / "server" / "provenance.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"federation": "trial"}))
-    refuse(tmp_path / "server", ["--to", "numpy", "--out", str(tmp_path / "out")], "tables are with its clients")
+    refuse(
+        tmp_path / "server", ["--to", "numpy", "--out", str(tmp_path / "out")], "the clients have the graphs and tables"
+    )
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def test_a_folder_or_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis").write_text("mine")
     for name in ("file", "full"):
-        with pytest.raises(InputError, match=f"{name}: exists already; choose another --out or another folder$"):
+        with pytest.raises(InputError, match=f"{name}: already exists; choose another --out or another folder$"):
             Federation({"a": graph(ROWS)}).write(tmp_path / name)
     with pytest.raises(InputError, match="cannot be created"):
         Federation({"a": graph(ROWS)}).write(tmp_path / "file" / "new")

@@ -399,7 +399,7 @@ def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path
     (tmp_path / "g.nt").write_bytes(as_text("nt", iris(TRIPLES)))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("x")
-    assert "exists already" in refused(tmp_path / "g.nt", "--out", tmp_path / "out")
+    assert "already exists" in refused(tmp_path / "g.nt", "--out", tmp_path / "out")
     assert "unknown" in refused(tmp_path / "g.nt", "--format", "turtel", "--out", tmp_path / "other")
     assert "no such file" in refused(tmp_path / "none.nt", "--out", tmp_path / "other")
 
@@ -505,7 +505,7 @@ def test_labels_are_shown_and_understood_where_answers_are_given(tmp_path: Path)
     assert answers == json.loads(by_name.output)["predictions"]
     assert {answer["entity"]: answer["label"] for answer in answers}[f"{EX}p7"] == "Person 7"
     assert "Person 7 (http://example.org/p7)" in CliRunner().invoke(cli, [*ask, "Person 5"]).output
-    assert "2 are called so" in str(CliRunner().invoke(cli, [*ask, "Person 0"]).exception)
+    assert "2 have this label" in str(CliRunner().invoke(cli, [*ask, "Person 0"]).exception)
     assert "did you mean 'Person 5'" in str(CliRunner().invoke(cli, [*ask, "Person5"]).exception)
 
 

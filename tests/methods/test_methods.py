@@ -31,14 +31,14 @@ def federation(seed, clients, ids, share=0.5):
     """Random owners, in a random order of rows at each client; also the paper's M (C × N) and G (C × N × m)."""
     rng = np.random.default_rng(seed)
     M = rng.random((clients, ids)) < share
-    M[np.arange(clients), rng.integers(0, ids, clients)] = True  # nobody owns nothing
+    M[np.arange(clients), rng.integers(0, ids, clients)] = True  # every client owns an id
     G = rng.standard_normal((clients, ids, WIDTH)).astype(np.float32) * M[..., None]
     owned = {f"c{i}": rng.permutation(np.flatnonzero(row)).astype(np.int32) for i, row in enumerate(M)}
     return SimpleNamespace(shared=Shared(owned), M=M.astype(np.float64), G=G, latest=uploads(Shared(owned), G))
 
 
 def uploads(shared, G):
-    """The rows that travel, read-only: nobody may change them."""
+    """The uploaded rows, read-only, since no method may change them."""
     latest = {}
     for i, client in enumerate(shared.clients):
         rows = Rows(shared.travelling[client], G[i, shared.travelling[client]])
@@ -57,7 +57,7 @@ federations = st.builds(
 
 
 def aggregate(strategy, shared, latest, selected=None):
-    """The relation graph, and the rows that each selected client is sent."""
+    """The relation graph, and the downloaded rows of each selected client."""
     sent = {client: Upload({"entity": rows}) for client, rows in latest.items()}
     state, downloads = strategy.aggregate(strategy.init(shared), shared, sent, selected or shared.clients)
     return strategy.relation_graph(state), {client: one.tables["entity"] for client, one in downloads.items()}
@@ -115,7 +115,7 @@ def test_fede_is_the_mean_over_owners(f):
 @all_strategies
 @few
 @given(f=federations)
-def test_rows_are_the_ids_that_others_own_too(name, f):
+def test_downloads_have_exactly_the_shared_ids(name, f):
     _, downloads = aggregate(STRATEGIES[name], f.shared, f.latest)
     owners = f.M.sum(0)
     for i, client in enumerate(f.shared.clients):
@@ -128,7 +128,7 @@ def test_rows_are_the_ids_that_others_own_too(name, f):
 @pytest.mark.parametrize("name", ["star", "plus", "plus-mean"])
 @few
 @given(f=federations)
-def test_weights_are_shares(name, f):
+def test_weight_rows_sum_to_one(name, f):
     W, _ = aggregate(STRATEGIES[name], f.shared, f.latest)
     assert (W >= 0).all()
     for i, row in enumerate(W):
@@ -170,7 +170,7 @@ def test_identical_uploads_are_a_fixed_point(name, f, seed):
 @all_strategies
 @few
 @given(f=federations, data=st.data())
-def test_subsets_of_clients_get_the_same_rows(name, f, data):
+def test_selecting_fewer_clients_does_not_change_their_rows(name, f, data):
     selected = data.draw(st.lists(st.sampled_from(f.shared.clients), min_size=1, unique=True))
     W, everybody = aggregate(STRATEGIES[name], f.shared, f.latest)
     V, some = aggregate(STRATEGIES[name], f.shared, f.latest, selected)
@@ -190,7 +190,7 @@ def test_downloads_do_not_alias_uploads(name):
 
 
 @all_strategies
-def test_a_federation_of_one(name):
+def test_single_client_federation(name):
     shared = Shared({"only": np.array([2, 0, 1], np.int32)})
     W, downloads = aggregate(STRATEGIES[name], shared, uploads(shared, np.ones((1, 3, WIDTH), np.float32)))
     assert downloads["only"].values.shape == (0, WIDTH)
@@ -209,7 +209,7 @@ def test_disjoint_clients(name):
         np.testing.assert_array_equal(W, np.eye(2))
 
 
-def test_a_disjoint_pair_takes_away_the_self_weight_of_star():
+def test_a_disjoint_pair_sets_the_self_weight_of_star_to_zero():
     """a shares one id with b and none with c: a's self weight is 0, and its knowledge is b's row."""
     owned = {"a": [0, 1], "b": [1, 2], "c": [2, 3]}
     shared = Shared({client: np.array(ids, np.int32) for client, ids in owned.items()})
@@ -240,7 +240,7 @@ def test_star_computes_its_weights_once():
     assert after is state
 
 
-def test_single_sends_nothing():
+def test_single_exchanges_nothing():
     f = federation(1, 3, 10)
     _, downloads = Alone().aggregate({}, f.shared, {client: Upload() for client in f.shared.clients}, f.shared.clients)
     assert [(dict(one.tables), dict(one.scalars)) for one in downloads.values()] == [({}, {})] * 3
@@ -260,7 +260,7 @@ def test_selection_size_and_order(clients, fraction, seed, number):
     assert chosen == select(shared, fraction, seed, number)  # no state
 
 
-def test_selection_changes_with_round_and_seed_and_reaches_everybody():
+def test_selection_changes_with_round_and_seed_and_covers_all_clients():
     shared = Shared({f"c{i}": np.array([i], np.int32) for i in range(10)})
     rounds = [tuple(select(shared, 0.3, 0, number)) for number in range(1, 200)]
     assert len(set(rounds)) > 60  # of 120

@@ -1,4 +1,4 @@
-"""The server's update, compiled, against the same in plain numpy."""
+"""The compiled server update against the plain numpy reference."""
 
 from types import SimpleNamespace
 
@@ -52,7 +52,7 @@ MANY = federation(3, 20, 300, 0.1, 64, 0)  # rows in many places, most ids with 
 
 
 def every(f, threads):
-    """All that is compiled, as named arrays."""
+    """The results of all compiled functions, as named arrays."""
     rows = {
         "mix": mixing.mix(f.shared, f.latest, f.weights, f.p, f.selected, threads),
         "mean": mixing.mean(f.shared, f.latest, f.selected, threads),
@@ -66,7 +66,7 @@ def every(f, threads):
 
 @many
 @given(f=federations)
-def test_weights_are_those_of_the_reference(f):
+def test_weights_equal_the_reference(f):
     np.testing.assert_array_equal(affinity.overlaps(f.shared, 1), reference.overlaps(f.shared))
     expected = reference.similarities(f.shared, f.latest)
     np.testing.assert_allclose(affinity.similarities(f.shared, f.latest, 1), expected, rtol=2e-14, atol=0)
@@ -75,7 +75,7 @@ def test_weights_are_those_of_the_reference(f):
 @many
 @given(f=federations)
 @example(f=MANY)
-def test_rows_are_those_of_the_reference(f):
+def test_rows_equal_the_reference(f):
     mixed = mixing.mix(f.shared, f.latest, f.weights, f.p, f.selected, 1)
     expected = reference.mix(f.shared, f.latest, f.weights, f.p, f.selected)
     means, plain = mixing.mean(f.shared, f.latest, f.selected, 1), reference.mean(f.shared, f.latest, f.selected)
@@ -90,7 +90,7 @@ def test_rows_are_those_of_the_reference(f):
 @many
 @given(f=federations)
 @example(f=MANY)
-def test_threads_change_no_bit(f):
+def test_results_do_not_depend_on_threads(f):
     expected = {name: array.tobytes() for name, array in every(f, THREADS[0]).items()}
     for threads in THREADS[1:]:
         assert {name: array.tobytes() for name, array in every(f, threads).items()} == expected
@@ -98,7 +98,7 @@ def test_threads_change_no_bit(f):
 
 @many
 @given(f=federations, rows=st.integers(0, 2**32))
-def test_equal_rows_stay_as_they_are(f, rows):
+def test_equal_rows_are_unchanged(f, rows):
     width = next(iter(f.latest.values())).values.shape[1]
     same = np.random.default_rng(rows).standard_normal((len(f.shared.owners), width)).astype(np.float32)
     latest = {client: Rows(ids, same[ids]) for client, ids in f.shared.travelling.items()}
@@ -110,7 +110,7 @@ def test_equal_rows_stay_as_they_are(f, rows):
             np.testing.assert_array_equal(rows_.values, latest[client].values)
 
 
-def test_few_tables_for_many_clients(monkeypatch):
+def test_table_memory_is_limited_for_many_clients(monkeypatch):
     f = federation(2, 12, 100, 0.5, 8, 0)
     expected = affinity.overlaps(f.shared, 3), affinity.similarities(f.shared, f.latest, 3)
     monkeypatch.setattr(affinity, "TABLES", 1)
@@ -120,7 +120,7 @@ def test_few_tables_for_many_clients(monkeypatch):
 
 
 def test_sums_of_many_ids_do_not_overflow():
-    """The most that can be: all rows equal, so that every id adds e."""
+    """The worst case: all rows are equal, so every id adds e."""
     ids = np.arange(300_000, dtype=np.int32)
     shared = Shared({"a": ids, "b": ids})
     rows = Rows(ids, np.ones((len(ids), 1), np.float32))
@@ -128,7 +128,7 @@ def test_sums_of_many_ids_do_not_overflow():
     np.testing.assert_allclose(found, len(ids) * np.e * (1 - np.eye(2)), rtol=1e-11)
 
 
-def test_rows_go_where_they_are_told():
+def test_rows_are_written_to_out():
     f = federation(3, 4, 50, 0.6, 8, 0)
     total = sum(len(f.shared.travelling[client]) for client in f.selected)
     for update in (
@@ -152,7 +152,7 @@ def test_rows_go_where_they_are_told():
         (lambda ids: Rows(ids + 1, np.zeros((3, 2), np.float32)), "travelling ids"),
     ],
 )
-def test_uploads_that_compiled_code_must_not_see(rows, message):
+def test_invalid_uploads_are_refused_before_compiled_code(rows, message):
     ids = np.arange(3, dtype=np.int32)
     shared = Shared({"a": ids, "b": ids})
     latest = {"a": Rows(ids, np.zeros((3, 2), np.float32)), "b": rows(ids)}

@@ -9,7 +9,7 @@ from pfedeg.gradient_check import check_model
 from pfedeg.models.base import start_rows
 from pfedeg.models.registry import MODELS
 
-# What each model's score is, written once more: h, r, t → s. Complex rows as complex numbers.
+# Each model's score, written independently: h, r, t → s. Complex rows are complex numbers.
 EQUATIONS = {
     "transe": lambda h, r, t: 10 - np.abs(h + r - t).sum(),
     "rotate": lambda h, r, t: 10 - np.abs(_complex(h) * np.exp(1j * np.pi * r * len(r) / 12) - _complex(t)).sum(),
@@ -36,13 +36,13 @@ def slope(f, x):
     return np.array([(f(x + step) - f(x - step)) / (2 * STEP) for step in steps])
 
 
-def test_every_model_has_an_equation_here():
+def test_every_model_is_tested_here():
     assert set(EQUATIONS) == set(MODELS)
 
 
 @models
 @dims
-def test_score_is_the_equation(name, dim):
+def test_score_equals_the_equation(name, dim):
     model, h, r, t = draw(name, dim)
     assert model.score(model.compose(h, r), t) == pytest.approx(EQUATIONS[name](h, r, t), rel=1e-12)
 
@@ -75,7 +75,7 @@ def test_gradient_check_names_what_is_wrong():
 
 
 @models
-def test_gradients_of_stacked_rows_are_those_of_each_row(name):
+def test_gradients_of_stacked_rows_equal_those_of_single_rows(name):
     model = MODELS[name](3)
     rows = [draw(name, 3, seed)[1:] for seed in range(4)]
     h, r, t = (np.stack(part) for part in zip(*rows, strict=True))
@@ -108,7 +108,7 @@ def test_gradient_is_zero_where_distance_is_not_differentiable(name):
         assert not by_t.any()
 
 
-def test_start_rows_are_a_function_of_key_and_id():
+def test_start_rows_depend_only_on_key_and_id():
     model = MODELS["transe"](6)
     ids = np.array([7, 0, 3, 7, 100_000])
     rows = start_rows(model, 6, 42, ids)

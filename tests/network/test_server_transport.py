@@ -276,7 +276,7 @@ def test_what_a_method_does_not_declare_is_not_sent(
 
     monkeypatch.setattr(plugins.DegreeWeighted, "upload", upload)
     network = Network(make_agents(federation, tmp_path / "clients", allowed=PLUGINS.values()))
-    with pytest.raises(RunError, match=r"atlas: what client 'atlas' sends by the method Degree-weighted is invalid"):
+    with pytest.raises(RunError, match=r"atlas: method Degree-weighted, client 'atlas': invalid upload"):
         start_run(network, settings(PLUGINS["method"]), tmp_path / "server").run()
     assert not any("relation/values" in unpack(split(raw)[1]).arrays for raw in network.heard)
 
@@ -966,7 +966,7 @@ def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Fe
     start_run(network, settings(), tmp_path / "server").run()
     shown = CliRunner().invoke(cli, ["show", str(tmp_path / "server")])
     assert " MB sent over the network" in shown.output
-    with pytest.raises(InputError, match="a server's run; graphs and tables are with its clients"):
+    with pytest.raises(InputError, match="a server's run; the clients have the graphs and tables"):
         Run(tmp_path / "server").evaluate("test")
 
 

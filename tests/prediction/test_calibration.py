@@ -1,4 +1,4 @@
-"""Probabilities: fitted on valid, checked on test, kept with the run, shown beside answers."""
+"""Probabilities: fitted on valid, checked on test, saved with the run, shown with answers."""
 
 import json
 from pathlib import Path
@@ -25,14 +25,14 @@ def logistic(scores: Any) -> Any:
 
 
 def drawn(seed: int, many: int = 4000) -> Pairs:
-    """Synthetic answers that are right as often as the logistic of their score says."""
+    """Synthetic answers that are correct with the logistic function of their score as probability."""
     random = np.random.default_rng(seed)
     scores = random.normal(0, 2, many)
     return Pairs(scores, random.random(many) < logistic(scores))
 
 
 @pytest.mark.parametrize("kind", ["isotonic", "platt"])
-def test_a_curve_finds_the_chances_behind_the_scores(kind: Any) -> None:
+def test_fit_recovers_the_true_probabilities(kind: Any) -> None:
     curve = fit(drawn(1), kind, "here")
     grid = np.linspace(-3, 3, 13)
     assert curve(grid) == pytest.approx(logistic(grid), abs=0.08 if kind == "isotonic" else 0.03)
@@ -43,7 +43,7 @@ def test_a_curve_finds_the_chances_behind_the_scores(kind: Any) -> None:
     assert calibration_error(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
 
 
-def test_reliability_counts_what_was_said_and_what_was_right() -> None:
+def test_reliability_compares_predicted_and_observed() -> None:
     pairs = Pairs(np.array([0.0, 0.0, 1.0, 1.0]), np.array([False, True, True, True]))
     bins = reliability(Calibration((0.0, 1.0), (0.2, 1.0)), pairs)
     assert bins == [Bin(2, pytest.approx(0.2), 0.5), Bin(2, 1.0, 1.0)]
@@ -51,14 +51,14 @@ def test_reliability_counts_what_was_said_and_what_was_right() -> None:
 
 
 @pytest.mark.parametrize("right", [0, 9, 100])
-def test_too_few_right_answers_are_refused(right: int) -> None:
+def test_too_few_correct_answers_are_refused(right: int) -> None:
     with pytest.raises(InputError, match=f"here: {right} of 100 answers on valid are correct; cannot fit a curve"):
         fit(Pairs(np.arange(100.0), np.arange(100) < right), "isotonic", "here")
 
 
 @pytest.fixture
 def run(synthetic: Federation, tmp_path: Path) -> Path:
-    """A small run, long enough for some right answers."""
+    """A small run, long enough for some correct answers."""
     config = Config(method="fede", rounds=30, dim=16, negatives=8, batch=8, lr=0.01, eval_every=10)
     Training(synthetic, config, out=tmp_path / "run").run()
     return tmp_path / "run"
@@ -68,7 +68,7 @@ def call(*words: Any) -> Any:
     return CliRunner().invoke(cli, [str(word) for word in words])
 
 
-def test_what_is_hidden_from_a_fit_is_neither_right_nor_wrong(run: Path) -> None:
+def test_hidden_answers_are_excluded_from_the_fit(run: Path) -> None:
     opened = Run(run)
     graph, answerer = opened.graph("ash"), opened.answerer("ash")
     pairs = collect(answerer, graph, "valid", ["train"])
@@ -85,7 +85,7 @@ def test_what_is_hidden_from_a_fit_is_neither_right_nor_wrong(run: Path) -> None
     assert pairs.correct.tolist() == right
 
 
-def test_a_calibrated_run_tells_probabilities(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrated_runs_predict_probabilities(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pfedeg.prediction.calibration.MIN_CORRECT", 1)
     before = json.loads(call("predict", run, "--client", "ash", "--head", "e00", "--relation", "near", "--json").output)
     assert {each["probability"] for each in before["predictions"]} == {None}
@@ -105,15 +105,13 @@ def test_a_calibrated_run_tells_probabilities(run: Path, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     "content", ["{", '{"scores": [1], "probabilities": [2]}', '{"scores": [2, 1], "probabilities": [0, 1]}']
 )
-def test_a_damaged_curve_is_named(run: Path, content: str) -> None:
+def test_a_damaged_curve_is_reported(run: Path, content: str) -> None:
     (run / "clients" / "ash" / "calibration.json").write_text(content)
     with pytest.raises(InputError, match=r"calibration.json: damaged .*run `pfedeg calibrate` again"):
         Run(run).predict("ash", "near", head="e00")
 
 
-def test_a_client_with_too_few_right_answers_does_not_keep_others_from_theirs(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_with_too_few_correct_answers_are_skipped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def some(answerer: Any, graph: KnowledgeGraph, *rest: Any) -> Pairs:
         return drawn(1) if "e00" in graph.entities else Pairs(np.zeros(3), np.zeros(3, bool))
 
@@ -128,7 +126,7 @@ def test_a_client_with_too_few_right_answers_does_not_keep_others_from_theirs(
     assert isinstance(call("calibrate", run).exception, InputError)
 
 
-def test_probabilities_are_for_tails_alone(run: Path) -> None:
+def test_only_tail_predictions_have_probabilities(run: Path) -> None:
     opened = Run(run)
     opened.calibrate("ash", Calibration((-9.0, 9.0), (0.2, 0.7)))
     head, relation, tail = opened.graph("ash").named("train")[0]
@@ -136,12 +134,12 @@ def test_probabilities_are_for_tails_alone(run: Path) -> None:
     assert all(each.probability is None for each in opened.predict("ash", relation, tail=tail))
 
 
-def test_wrong_words_are_told_in_a_line(run: Path, tmp_path: Path) -> None:
+def test_invalid_options_give_one_line_errors(run: Path, tmp_path: Path) -> None:
     assert "expected a file name ending in" in str(call("calibrate", run, "--picture", tmp_path / "p.pdf").exception)
     assert "unknown client 'x'" in str(call("calibrate", run, "--client", "x").exception)
 
 
-def test_what_is_missing_is_said_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_reported_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "find_spec", lambda name: None)
     done = call("calibrate", run)
     assert "pip install 'pfedeg[calibrate]'" in str(done.exception)

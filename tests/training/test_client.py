@@ -1,4 +1,4 @@
-"""A client's half of a round, and the round loop: what reaches the engine, and what leaves the client."""
+"""A client's part of a round, and the round loop: arguments of the engine, uploads and downloads."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ DOWNLOAD = Download({"entity": Rows(np.array([4, 7], np.int32), np.array([[4, 4]
 
 @dataclass(frozen=True)
 class Absorbing(FedE):
-    """FedE, with another use of what clients receive."""
+    """FedE with a different `absorb`."""
 
     absorb: Absorb = Absorb()
 
@@ -49,7 +49,7 @@ def client(absorb=None, name="c", aligned=ALIGNED, strategy=None, **settings):
     return Client(name, graph, aligned, TRAVELLING, config, strategy or Absorbing(absorb or Absorb()))
 
 
-def test_upload_has_the_travelling_rows_by_id():
+def test_upload_has_the_shared_rows_by_id():
     one = client()
     state = one.start()
     upload = one.upload(state)
@@ -58,7 +58,7 @@ def test_upload_has_the_travelling_rows_by_id():
     np.testing.assert_array_equal(rows.values, state.tables.entity[[1, 3, 0]])
 
 
-def test_init_starts_from_what_was_received_and_keeps_the_rest():
+def test_init_replaces_received_rows_only():
     spy = Spy()
     one = client(Absorb(replace=True, pull=0.1))
     state = one.start()
@@ -73,7 +73,7 @@ def test_init_starts_from_what_was_received_and_keeps_the_rest():
     np.testing.assert_array_equal(state.tables.relation, before.relation)
 
 
-def test_reg_keeps_its_own_rows_and_is_pulled_towards_what_was_received():
+def test_reg_keeps_own_rows_and_pulls_towards_received_ones():
     spy = Spy()
     one = client(Absorb(pull=0.1))
     state = one.start()
@@ -83,7 +83,7 @@ def test_reg_keeps_its_own_rows_and_is_pulled_towards_what_was_received():
     assert knowledge.received[[3, 0]].tolist() == [[4, 4], [7, 7]]
 
 
-def test_contrast_is_with_the_end_of_the_previous_round():
+def test_contrast_uses_the_table_after_the_previous_round():
     spy = Spy()
     one = client(Absorb(replace=True, contrast=0.1))
     state, _ = one.step(one.start(), 1, DOWNLOAD, spy)
@@ -94,7 +94,7 @@ def test_contrast_is_with_the_end_of_the_previous_round():
     assert (second.previous != second.received).any()
 
 
-def test_without_a_use_for_it_no_knowledge_is_kept():
+def test_unused_knowledge_is_not_copied():
     spy = Spy()
     one = client(Absorb(replace=True))
     one.step(one.start(), 1, DOWNLOAD, spy)
@@ -112,7 +112,7 @@ def test_moments_are_kept_or_reset(moments, steps):
     assert len({call[3] for call in spy.calls}) == 3  # every round has random numbers of its own
 
 
-def test_aligned_rows_start_alike_or_not():
+def test_aligned_rows_have_equal_or_independent_initial_values():
     def start(name, aligned, **settings):
         return client(name=name, aligned=aligned, **settings).start().tables
 
@@ -132,23 +132,23 @@ def test_divergence_names_client_and_round(engine):
 
 
 class Declares(FedE):
-    """FedE that declares a scalar which it does not send."""
+    """FedE that declares a scalar but does not send it."""
 
     uploads = Contents((SharedTable("entity"),), ("loss",))
 
 
-class SendsStrangers(FedE):
-    """FedE whose clients make rows of entities that are not shared."""
+class UsesUnsharedEntities(FedE):
+    """FedE whose `knowledge` has rows of unshared entities."""
 
     def knowledge(self, client, download):
         return Rows(np.array([9], np.int32), np.zeros((1, 2), np.float32))
 
 
-def test_what_a_method_declares_is_checked_at_the_client():
-    with pytest.raises(InputError, match=r"client 'c' sends by the method FedE is invalid: scalars: expected loss"):
+def test_declared_contents_are_checked_at_the_client():
+    with pytest.raises(InputError, match=r"method FedE, client 'c': invalid upload: scalars: expected loss"):
         (one := client(strategy=Declares())).upload(one.start())
-    one = client(strategy=SendsStrangers())
-    with pytest.raises(InputError, match=r"what client 'c' makes of a download .* not shared entities"):
+    one = client(strategy=UsesUnsharedEntities())
+    with pytest.raises(InputError, match=r"client 'c': invalid knowledge.* not shared entities"):
         one.step(one.start(), 1, DOWNLOAD, Spy())
 
 
@@ -156,7 +156,7 @@ def test_what_a_method_declares_is_checked_at_the_client():
 
 
 class Loopback:
-    """A transport whose clients send back what they got, plus 1."""
+    """A transport whose clients return their download plus 1."""
 
     def __init__(self, shared):
         zero = np.zeros((1, 1), np.float32)
@@ -195,7 +195,7 @@ def rounds_of(shared, transport=None, strategy=None, seed=1, **how):
     return run(strategy or FedE(), transport or Loopback(shared), shared, width=1, seed=seed, **how)
 
 
-def test_latest_uploads_of_all_clients_are_aggregated_selected_or_not():
+def test_latest_uploads_of_unselected_clients_are_aggregated_too():
     shared = everybody_owns_id_0(4)
     value = dict.fromkeys(shared.clients, 0.0)
     for done in rounds_of(shared, transport := Loopback(shared), rounds=6, fraction=0.5):
@@ -214,21 +214,21 @@ def test_evaluation_every_k_rounds_and_at_the_end():
     assert all(downloads is None for *_, downloads in transport.evaluated)
 
 
-def test_evaluation_after_aggregation_is_of_all_clients_with_the_latest_uploads():
+def test_evaluation_after_aggregation_covers_all_clients_with_latest_uploads():
     shared = everybody_owns_id_0(4)
     list(rounds_of(shared, transport := Loopback(shared), rounds=1, fraction=0.25, evaluate="after_aggregation"))
     downloads = transport.evaluated[0][2]
     assert {client: value_of(one) for client, one in downloads.items()} == dict.fromkeys(shared.clients, 0.25)
 
 
-def test_rounds_go_on_where_they_were():
+def test_rounds_resume():
     shared = everybody_owns_id_0(3)
     whole = [done.selected for done in rounds_of(shared, rounds=6, fraction=0.4)]
     rest = [done.selected for done in rounds_of(shared, rounds=6, fraction=0.4, done=4)]
     assert rest == whole[4:]
 
 
-def test_retired_clients_are_selected_no_more():
+def test_retired_clients_are_not_selected():
     shared = everybody_owns_id_0(2)
     retired = set()
     seen = []
@@ -238,8 +238,8 @@ def test_retired_clients_are_selected_no_more():
     assert seen == [("c0", "c1"), ("c1",)]
 
 
-class Forgetful(FedE):
-    """FedE that leaves out a client, or sends it numbers that are not finite."""
+class InvalidDownloads(FedE):
+    """FedE that omits a client's download, or sends numbers that are not finite."""
 
     def aggregate(self, state, shared, uploads, selected):
         state, downloads = super().aggregate(state, shared, uploads, selected)
@@ -247,12 +247,12 @@ class Forgetful(FedE):
         return state, {"c0": downloads["c0"], **self.instead(rows)}
 
 
-class LeavesOut(Forgetful):
+class LeavesOut(InvalidDownloads):
     def instead(self, rows):
         return {}
 
 
-class NotFinite(Forgetful):
+class NotFinite(InvalidDownloads):
     def instead(self, rows):
         return {"c1": Download({"entity": Rows(rows.ids, rows.values * np.float32(np.nan))})}
 
@@ -298,6 +298,6 @@ def test_failures_of_an_engine_name_client_and_round():
     ("strategy", "said"),
     [(LeavesOut(), "client 'c1' is missing"), (NotFinite(), "client 'c1' is invalid: table 'entity': values that are")],
 )
-def test_downloads_of_a_method_are_checked(strategy, said):
+def test_invalid_downloads_are_refused(strategy, said):
     with pytest.raises(InputError, match=said):
         list(rounds_of(everybody_owns_id_0(2), strategy=strategy, rounds=1))

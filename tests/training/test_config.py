@@ -1,4 +1,4 @@
-"""Settings: ranges, defaults per method and model, and where they come from."""
+"""Settings: ranges, defaults per method and model, and sources."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +57,13 @@ from pfedeg.training.config import PRESETS, Config, configure, uses
         ("model", "TransF", "unknown model 'TransF'; did you mean 'transe'?"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(field: str, value: Any, message: str) -> None:
+def test_invalid_settings_are_refused(field: str, value: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         Config(**{field: value})
     assert str(caught.value).startswith(message)
 
 
-def test_the_ends_of_ranges_are_allowed() -> None:
+def test_range_limits_are_allowed() -> None:
     Config(p=0, beta=0.0, fraction=1, alpha=0, seed=0, dim=1, lr=1e30, rounds=10**400)
     Config(p=1.0, fraction=1e-9, gamma=1)
 
@@ -130,7 +130,7 @@ def test_defaults_follow_method_and_model(method: str, model: str) -> None:
     assert Config(**found) == config
 
 
-def test_what_is_given_goes_over_what_is_prescribed() -> None:
+def test_given_settings_override_defaults() -> None:
     config = Config(rounds=7, epochs=2, moments="keep", beta=0.5, evaluate="after_aggregation", eval_every=3)
     values = (
         config.rounds,
@@ -227,7 +227,7 @@ def test_a_round_of_single_is_one_epoch() -> None:
         ("pfedeg-star-init", True, 0.0),
     ],
 )
-def test_ablations_lack_one_half(method: str, replace: bool, pull: float) -> None:
+def test_ablations_omit_init_or_reg(method: str, replace: bool, pull: float) -> None:
     strategy = Config(method=method, beta=0.25, p=0.75).build_strategy()
     assert isinstance(strategy, PFedEGPlus if "plus" in method else PFedEGStar)
     assert (strategy.absorb.replace, strategy.absorb.pull, strategy.p) == (replace, pull, 0.75)
@@ -256,7 +256,7 @@ def toml(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_flags_go_over_the_file_and_that_over_the_preset(tmp_path: Path) -> None:
+def test_flags_override_the_file_which_overrides_the_preset(tmp_path: Path) -> None:
     file = toml(tmp_path, "dim = 32\nlr = 1\nmethod = 'fede'")
     config, remarks = configure({"lr": 2.0, "batch": None}, "quick", file)
     assert (config.method, config.dim, config.optimizer_settings.lr, config.batch) == (
@@ -268,14 +268,14 @@ def test_flags_go_over_the_file_and_that_over_the_preset(tmp_path: Path) -> None
     assert remarks == []
 
 
-def test_a_file_may_name_its_preset_and_a_flag_another(tmp_path: Path) -> None:
+def test_a_preset_flag_overrides_the_preset_in_the_file(tmp_path: Path) -> None:
     file = toml(tmp_path, "\ufeffpreset = 'quick'")
     assert configure({}, None, file)[0].rounds == PRESETS["quick"]["rounds"]
     assert configure({}, "paper", file)[0].rounds == 300
     assert configure({})[0] == Config()
 
 
-def test_the_quick_preset_trains_single_as_many_epochs() -> None:
+def test_quick_preset_gives_single_as_many_epochs() -> None:
     assert configure({"method": "single"}, "quick")[0].rounds == 120
     assert configure({"method": "single", "rounds": 7}, "quick")[0].rounds == 7
 
@@ -293,7 +293,7 @@ def test_settings_that_the_method_does_not_use_are_dropped_with_a_remark(tmp_pat
     [
         ("dim = ", "settings.toml: not valid TOML: "),
         ("dmi = 3", "settings.toml: unknown setting 'dmi'; did you mean 'dim'?"),
-        ("[train]\ndim = 3", "settings.toml: [train] is a table; settings stand at the top level"),
+        ("[train]\ndim = 3", "settings.toml: [train] is a table; put settings at the top level"),
         ("dim = 0", "settings.toml: dim: 0 is out of range"),
         ("preset = 'fast'", "settings.toml: unknown preset 'fast'"),
         ("dim = 'x'", "dim: 'x' is not a whole number"),

@@ -23,7 +23,7 @@ sides = pytest.mark.parametrize("side", ["tail", "head"])
 
 
 def counted_ranks(model, tables, graph, split, side):
-    """Rank = 1 + #greater + ½ · #equal, one candidate after the other."""
+    """Rank = 1 + #greater + ½ · #equal, candidate by candidate."""
     facts = {tuple(triple) for part in ("train", "valid", "test") for triple in graph.triples(part).tolist()}
     result = []
     for h, r, t in graph.triples(split).tolist():
@@ -45,7 +45,7 @@ def integer_tables(seed, model, graph):
     """Small whole numbers, so that scores are exact and often tie.
 
     Of RotatE's components one half lies on the real and one on the imaginary axis: moduli are whole numbers too, and
-    relations turn by nothing at all.
+    relations do not rotate.
     """
     rng = np.random.default_rng(seed)
     entity = rng.integers(-2, 3, (len(graph.entities), model.entity_width)).astype(np.float32)
@@ -64,7 +64,7 @@ def integer_tables(seed, model, graph):
 @given(
     seed=st.integers(0, 2**32), entities=st.integers(2, 13), dim=st.sampled_from([1, 2, 5, 8]), held=st.integers(1, 9)
 )
-def test_ranks_are_those_of_a_plain_count(name, side, seed, entities, dim, held):
+def test_ranks_equal_a_plain_count(name, side, seed, entities, dim, held):
     model, graph = MODELS[name](dim), toy_graph(seed, entities, 2, 3 * held + 5, held)
     tables = integer_tables(seed, model, graph)
     evaluator = Evaluator(graph)
@@ -99,7 +99,7 @@ def test_ranks_over_several_blocks_of_rows_and_queries(name, side, threads):
 
 
 def test_ties_and_filters_by_hand():
-    """Four candidates b, c, d, e with scores 0, 1, 1, 2 for (a, r, ?); c is asked for."""
+    """Four candidates b, c, d, e with scores 0, 1, 1, 2 for (a, r, ?); the correct answer is c."""
     names = [("a", "r", "e")], [("a", "r", "c")], [("d", "r", "b")]
     graph = KnowledgeGraph.from_names(*names)
     model = MODELS["distmult"](1)
@@ -108,7 +108,7 @@ def test_ties_and_filters_by_hand():
     assert ranks.tolist() == [2.0]  # e is known, hence no rival; a and d tie: 1 + ½ + ½
 
 
-def test_ranks_come_in_the_order_of_the_triples():
+def test_ranks_keep_the_order_of_triples():
     graph = toy_graph(5, entities=9, relations=2, triples=40, held_out=12)
     model = MODELS["transe"](3)
     tables = integer_tables(5, model, graph)
@@ -127,7 +127,7 @@ def test_metrics_of_ranks():
     assert metrics.as_dict() == {"mrr": metrics.mrr, "hits@1": 0.2, "hits@5": 0.6, "hits@10": 0.8}
 
 
-def test_average_is_weighted_by_triples_and_ignores_clients_without():
+def test_average_is_weighted_by_triples():
     parts = {
         "a": Metrics.of(np.array([1.0])),
         "b": Metrics.of(np.array([2.0, 4.0, 20.0])),

@@ -30,7 +30,7 @@ from toy import toy_federation
 FILE = Path(__file__).parents[1] / "golden.json"
 LOSS, MRR = 2e-6, 0.5 / 150
 SETTINGS = {"dim": 8, "batch": 64, "negatives": 16, "lr": 0.01, "seed": 1}
-SETTINGS |= {"beta": 0.1, "p": 0.9, "mu": 2.0}  # so strong that methods differ visibly after three rounds
+SETTINGS |= {"beta": 0.1, "p": 0.9, "mu": 2.0}  # large, so that methods differ after three rounds
 RUNS = [f"{method} {model}" for method in METHODS for model in MODELS]
 
 
@@ -41,7 +41,7 @@ def measure(run: str, engine: Engine | None = None, **settings: Any) -> dict[str
     last = list(pfedeg.Training(federation, config, engine=engine))[-1]
     triples = sum(m.triples for m in last.metrics.values())
     return {
-        "loss": sum(weight * loss for weight, loss in enumerate(last.loss.values(), 1)),  # tells clients apart
+        "loss": sum(weight * loss for weight, loss in enumerate(last.loss.values(), 1)),  # distinguishes clients
         "mrr": sum(m.mrr * m.triples for m in last.metrics.values()) / triples,
     }
 
@@ -60,7 +60,7 @@ def test_golden_numbers(method, model):
 @pytest.mark.full
 @pytest.mark.parametrize("sampling", ["own", "shared"])
 @pytest.mark.parametrize("model", ["transe", "rotate", "complex"])
-def test_processors_without_wide_registers_reach_the_same_numbers(model, sampling, tmp_path):
+def test_baseline_processors_give_the_same_numbers(model, sampling, tmp_path):
     """Compiled for a processor that has only what all of its kind have, and here; rows of several registers."""
     run, settings = f"pfedeg-plus {model}", {"dim": 24, "sampling": sampling}
     code = f"import json, test_golden; print(json.dumps(test_golden.measure({run!r}, **{settings!r})))"
@@ -84,11 +84,11 @@ def test_processors_without_wide_registers_reach_the_same_numbers(model, samplin
 
 
 @pytest.mark.parametrize("run", [f"pfedeg-plus {model}" for model in MODELS] + ["fedec transe", "single transe"])
-def test_reference_reaches_the_same_numbers(run):
+def test_reference_gives_the_same_numbers(run):
     check(run, measure(run, NumpyEngine()))
 
 
-def test_golden_numbers_are_of_all_methods_and_models_and_tell_methods_apart():
+def test_golden_numbers_cover_all_methods_and_models_and_distinguish_methods():
     golden = json.loads(FILE.read_text(encoding="utf-8"))
     assert set(golden) == set(RUNS)
     for model in MODELS:

@@ -1,4 +1,4 @@
-"""Whole runs: rounds, early stopping, the run directory, and going on after every kind of end."""
+"""Complete runs: rounds, early stopping, the run folder, and resuming after every kind of interruption."""
 
 import json
 import random
@@ -56,7 +56,7 @@ def files(folder: Path) -> list[str]:
 
 
 def assert_same_run(one: Path, other: Path) -> None:
-    """Bit for bit, but for the seconds and the place of the data."""
+    """Equal bit for bit, except seconds and the path of the data."""
     assert files(one) == files(other)
     for name in files(one):
         if name == "result.json":
@@ -108,7 +108,7 @@ def test_rounds_are_an_iterator(synthetic: Federation) -> None:
     assert list(run) == []
 
 
-def test_a_break_and_another_loop_equal_one_loop(synthetic: Federation) -> None:
+def test_two_loops_with_a_break_equal_one_loop(synthetic: Federation) -> None:
     whole, parts = start(synthetic).run(), start(synthetic)
     for done in parts:
         if done.number == 3:
@@ -168,7 +168,7 @@ def test_a_fraction_of_the_clients_trains_in_each_round(synthetic: Federation) -
 
 
 @pytest.mark.parametrize("method", ["single", "collective"])
-def test_nothing_travels_without_federation(synthetic: Federation, method: str) -> None:
+def test_nothing_is_exchanged_without_federation(synthetic: Federation, method: str) -> None:
     run = start(synthetic, tiny(method)).run()
     assert all(line["bytes_up"] == line["bytes_down"] == 0 for line in run.history)
     assert run.affinity() is None
@@ -184,10 +184,10 @@ def test_train_takes_settings_by_name(synthetic: Federation) -> None:
         run.predict("ahs", "near", head="e00")
 
 
-# Data that limits the run
+# Data that limit the run
 
 
-def test_a_federation_of_one_works_with_a_warning(synthetic: Federation) -> None:
+def test_a_single_client_federation_works_with_a_warning(synthetic: Federation) -> None:
     one = Federation({"ash": synthetic.graphs["ash"]})
     with pytest.warns(DataWarning, match="a federation of one client: it has no other client to learn from"):
         run = start(one).run()
@@ -284,13 +284,13 @@ def test_history_has_a_line_per_round(synthetic: Federation, tmp_path: Path) -> 
     assert lines[0]["bytes_up"] == lines[0]["bytes_down"] == travelling * 4 * (8 + 1)
 
 
-def test_tables_carry_names_and_nothing_of_time_or_place(synthetic: Federation, tmp_path: Path) -> None:
+def test_table_files_contain_names_but_no_times_or_paths(synthetic: Federation, tmp_path: Path) -> None:
     run = start(synthetic, out=tmp_path / "one", source="secret place").run()
     for client, graph in synthetic.graphs.items():
         path = tmp_path / "one" / "clients" / safe_name(client) / "tables.safetensors"
         with safe_open(path, "numpy") as file:
             assert file.metadata() == {"client": client}
-            names = file.keys()  # an open file is no dict and cannot be iterated over
+            names = file.keys()  # the open file itself is not iterable
             arrays = {name: file.get_tensor(name) for name in names}
         np.testing.assert_array_equal(arrays["entity"], run.tables[client].entity)
         np.testing.assert_array_equal(arrays["relation"], run.tables[client].relation)
@@ -332,12 +332,12 @@ def test_client_names_may_be_anything(synthetic: Federation, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
-# Going on
+# Resuming
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(synthetic: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that all interrupted ones must equal."""
+    """The run that all interrupted runs must equal."""
     out = tmp_path_factory.mktemp("runs") / "whole"
     start(synthetic, out=out).run()
     return out
@@ -356,7 +356,7 @@ def uninterrupted(synthetic: Federation, tmp_path_factory: pytest.TempPathFactor
     ],
     ids=lambda config: config.method,
 )
-def test_a_run_broken_off_at_several_rounds_goes_on(synthetic: Federation, config: Config, tmp_path: Path) -> None:
+def test_a_run_interrupted_several_times_resumes(synthetic: Federation, config: Config, tmp_path: Path) -> None:
     whole = start(synthetic, config, out=tmp_path / "whole").run()
     for stop in (1, 2, 5):
         for done in start(synthetic, config, out=tmp_path / "parts", resume=True):
@@ -380,7 +380,7 @@ def test_a_run_broken_off_at_several_rounds_goes_on(synthetic: Federation, confi
     ],
     ids=str,
 )
-def test_an_interrupt_within_a_round_leaves_a_whole_one(
+def test_an_interrupt_within_a_round_leaves_a_complete_checkpoint(
     synthetic: Federation, moment: dict[str, int], uninterrupted: Path, tmp_path: Path
 ) -> None:
     run = start(synthetic, out=tmp_path / "run", engine=Breaking(**moment))
@@ -451,7 +451,7 @@ def test_a_run_of_a_newer_schema_is_refused(synthetic: Federation, tmp_path: Pat
         RunFolder.open(tmp_path / "run").config()
 
 
-def test_history_that_is_ahead_of_the_checkpoint_or_cut_off_is_mended(
+def test_history_ahead_of_the_checkpoint_or_truncated_is_repaired(
     synthetic: Federation, uninterrupted: Path, tmp_path: Path
 ) -> None:
     for done in start(synthetic, out=tmp_path / "run"):
@@ -466,7 +466,7 @@ def test_history_that_is_ahead_of_the_checkpoint_or_cut_off_is_mended(
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-def test_a_finished_run_gives_its_result_again(synthetic: Federation, uninterrupted: Path) -> None:
+def test_resuming_a_finished_run_returns_its_result(synthetic: Federation, uninterrupted: Path) -> None:
     before = {name: (uninterrupted / name).read_bytes() for name in files(uninterrupted)}
     again = start(synthetic, out=uninterrupted, resume=True)
     assert list(again) == []
@@ -478,21 +478,23 @@ def test_a_finished_run_gives_its_result_again(synthetic: Federation, uninterrup
     assert {name: (uninterrupted / name).read_bytes() for name in files(uninterrupted)} == before
 
 
-def test_other_runs_and_other_things_are_refused(synthetic: Federation, uninterrupted: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds a run already; add --resume to continue it, or choose another --out"):
+def test_folders_with_other_content_are_refused(synthetic: Federation, uninterrupted: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="already contains a run; add --resume to continue it, or choose another --out"
+    ):
         start(synthetic, out=uninterrupted)
-    with pytest.raises(InputError, match="holds a run with dim = 8, not 9; choose another --out, or give the same"):
+    with pytest.raises(InputError, match="contains a run with dim = 8, not 9; choose another --out, or give the same"):
         start(synthetic, tiny(dim=9), out=uninterrupted, resume=True)
-    with pytest.raises(InputError, match="holds a run with method = pfedeg-plus, not fede"):
+    with pytest.raises(InputError, match="contains a run with method = pfedeg-plus, not fede"):
         start(synthetic, tiny("fede"), out=uninterrupted, resume=True)
     fewer = Federation({name: synthetic.graphs[name] for name in ("ash", "birch")})
-    with pytest.raises(InputError, match=r"holds a run of other data \(.*\); choose another --out"):
+    with pytest.raises(InputError, match=r"contains a run on other data \(.*\); choose another --out"):
         start(fewer, out=uninterrupted, resume=True)
     (tmp_path / "thesis").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="exists already; choose another --out or another folder"):
+        with pytest.raises(InputError, match="already exists; choose another --out or another folder"):
             start(synthetic, out=tmp_path, resume=resume)
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             start(synthetic, out=tmp_path / "thesis", resume=resume)
     assert files(tmp_path) == ["thesis"]
 
@@ -509,7 +511,7 @@ def test_two_processes_cannot_work_on_one_run(synthetic: Federation, tmp_path: P
     assert start(synthetic, out=tmp_path / "run", resume=True).rounds_done == 3
 
 
-def test_a_damaged_checkpoint_is_told(synthetic: Federation, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(synthetic: Federation, tmp_path: Path) -> None:
     next(iter(start(synthetic, out=tmp_path / "run")))
     (tmp_path / "run" / CHECKPOINT).write_bytes(b"\xff" * 20)
     with pytest.raises(InputError, match=r"checkpoint\.safetensors: damaged \("):
@@ -545,13 +547,13 @@ def test_divergence_names_client_and_round_and_keeps_the_rounds_before(
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-def test_a_learning_rate_beyond_all_bounds_diverges(synthetic: Federation) -> None:
+def test_a_huge_learning_rate_diverges(synthetic: Federation) -> None:
     with pytest.raises(RunError, match=r"client '.*', round 1: training diverged \(NaN or infinity\)"):
         start(synthetic, tiny(lr=1e38)).run()
 
 
 @pytest.mark.parametrize("where", ["append_history", "save_checkpoint", "finish"])
-def test_a_full_disk_is_told_and_the_run_goes_on_later(
+def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     synthetic: Federation, where: str, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = start(synthetic, out=tmp_path / "run")
@@ -607,7 +609,7 @@ def wait_for_rounds(process: "subprocess.Popen[str]", out: Path, rounds: int) ->
 
 @pytest.fixture
 def processes() -> Iterator[list["subprocess.Popen[str]"]]:
-    """Started by the test, ended with it."""
+    """Processes that end with the test."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:
@@ -616,7 +618,7 @@ def processes() -> Iterator[list["subprocess.Popen[str]"]]:
             process.communicate()
 
 
-def test_a_run_killed_at_any_moment_goes_on(
+def test_a_killed_run_resumes(
     data: Path, long_run: Path, tmp_path: Path, processes: list["subprocess.Popen[str]"]
 ) -> None:
     out, chance = tmp_path / "run", random.Random(0)
@@ -631,13 +633,13 @@ def test_a_run_killed_at_any_moment_goes_on(
         assert not (out / "result.json").exists()
     done = subprocess.run(command(data, out, "--resume"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "continues after round" in done.stderr
+    assert "resuming after round" in done.stderr
     assert_same_run(out, long_run)
 
 
 @pytest.mark.usefixtures("sigint_enabled")
 @pytest.mark.parametrize("threads", [1, 2], ids=["one client after another", "side by side"])
-def test_ctrl_c_saves_and_says_how_to_resume(
+def test_ctrl_c_saves_and_prints_how_to_resume(
     data: Path, long_run: Path, tmp_path: Path, threads: int, processes: list["subprocess.Popen[str]"]
 ) -> None:
     out = tmp_path / "run"
@@ -648,7 +650,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     _, stderr = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    found = re.search(r"^interrupted; saved after round (\d+)\. Continue with: (.*) --resume$", stderr, re.MULTILINE)
+    found = re.search(r"^interrupted; saved after round (\d+)\. Resume with: (.*) --resume$", stderr, re.MULTILINE)
     assert found is not None, stderr
     saved = RunFolder(out).load_checkpoint()
     assert saved is not None
@@ -662,7 +664,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     ("limit", "file"),
     [(500, r"graph\.safetensors"), (1500, r"checkpoint\.safetensors"), (9000, r"history\.jsonl")],
 )
-def test_files_that_cannot_be_written_are_one_line_and_exit_code_1(
+def test_write_errors_give_one_line_and_exit_code_1(
     data: Path, long_run: Path, tmp_path: Path, limit: int, file: str
 ) -> None:
     out = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Several clients on one machine: which of them run at the same time, and that results do not depend on it."""
+"""Several clients on one machine: which run at the same time; results do not depend on it."""
 
 import signal
 import threading
@@ -52,11 +52,11 @@ class IdleEngine:
         ([0, 0], 2, []),  # nothing to do
     ],
 )
-def test_who_runs_concurrent(sizes, threads, chosen):
+def test_which_clients_run_concurrently(sizes, threads, chosen):
     assert concurrent(sizes, threads) == chosen
 
 
-def test_results_are_in_the_order_given_whoever_computed_them():
+def test_results_keep_the_order_of_the_work():
     engine = IdleEngine(2)
     work_of = {
         name: Work(size, lambda single, name=name: (name, single)) for name, size in {"a": 3, "b": 5, "c": 4}.items()
@@ -68,7 +68,7 @@ def test_results_are_in_the_order_given_whoever_computed_them():
     assert {done["b"][1], done["c"][1]} <= set(engine.singles)
 
 
-def test_never_more_at_once_than_threads_and_each_with_its_own_engine():
+def test_at_most_one_client_per_thread_each_with_its_own_engine():
     engine, running, most = IdleEngine(3), [], []
 
     def work(single):
@@ -83,7 +83,7 @@ def test_never_more_at_once_than_threads_and_each_with_its_own_engine():
     assert max(most) <= len(engine.singles) == 3
 
 
-def test_the_first_error_in_order_is_raised_and_only_after_all_have_ended():
+def test_the_first_error_in_order_is_raised_after_all_clients_end():
     ended = []
 
     def work(name, wait, single):
@@ -101,7 +101,7 @@ def test_the_first_error_in_order_is_raised_and_only_after_all_have_ended():
 
 
 @pytest.mark.usefixtures("sigint_enabled")
-def test_ctrl_c_stops_those_who_run_and_lets_nobody_begin():
+def test_ctrl_c_stops_running_clients_and_starts_no_others():
     engine, begun = IdleEngine(2), []
 
     def work(name, single):
@@ -119,7 +119,7 @@ def test_ctrl_c_stops_those_who_run_and_lets_nobody_begin():
 
 
 @pytest.mark.parametrize("method", ["single", "collective", "fedec", "pfedeg-plus"])
-def test_results_do_not_depend_on_what_runs_at_the_same_time(method, monkeypatch):
+def test_results_do_not_depend_on_concurrency(method, monkeypatch):
     federation = toy_federation(clients=5)
     config = Config(method=method, dim=8, batch=16, negatives=5, rounds=3, eval_every=1, lr=0.01)
     runs = []
@@ -137,7 +137,7 @@ def test_results_do_not_depend_on_what_runs_at_the_same_time(method, monkeypatch
             np.testing.assert_array_equal(relation, runs[0][2][name].relation)
 
 
-def test_an_error_of_one_client_leaves_all_as_they_were():
+def test_an_error_of_one_client_changes_no_client():
     run = Training(toy_federation(clients=4), Config(dim=4, rounds=2), engine=default_engine(2))
     transport = run._transport
     before = dict(transport.states)

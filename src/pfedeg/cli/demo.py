@@ -1,4 +1,4 @@
-"""The demo: four methods compared on the embedded federation, with predictions that a reader can judge."""
+"""The command `demo`: four methods compared on the embedded federation, with predictions that readers can check."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ QUESTIONS = (
 
 
 def show_demo(out: Path, threads: int | None, console: "Console", log: "Console") -> None:
-    """Train the methods, compare them, predict some held-back facts, and suggest what to try next."""
+    """Train and compare the methods, predict some held-out facts, and suggest what to try next."""
     from pfedeg.engine.lowlevel.code_cache import is_first_use
 
     began = time.monotonic()
@@ -64,9 +64,9 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
     affinity = runs["pfedeg-plus"].affinity()
     if affinity:
         console.print(affinity_table(affinity))
-    console.print("Facts held back for testing: the rank of the right answer", style="bold")
+    console.print("Facts held out for testing: the rank of the correct answer", style="bold")
     for client, head, relation, tail in QUESTIONS:
-        console.print(f"  {client}: ({head}, {relation}, ?)  right: {tail}", highlight=False, soft_wrap=True)
+        console.print(f"  {client}: ({head}, {relation}, ?)  correct: {tail}", highlight=False, soft_wrap=True)
         for method in ("single", "pfedeg-plus"):
             answers = runs[method].predict(
                 client, relation, head=head, k=len(federation.graphs[client].entities), known=True

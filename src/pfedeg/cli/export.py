@@ -1,4 +1,4 @@
-"""The command that exports trained tables to other programs."""
+"""The command `export`."""
 
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from pfedeg.text import plural
 @click.option("--to", "format", required=True, metavar="FORMAT", help="one of the formats above")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="a new folder")
 def export(run: Path, client: str | None, format: str, out: Path) -> None:
-    """Export the embedding tables of a finished RUN, with names, for use in other programs.
+    """Export the tables of a RUN to other programs.
+
+    RUN must be finished. Tables are written with the names of entities and relations.
 
     \b
     Formats and their files:

@@ -1,4 +1,4 @@
-"""`pfedeg secret`, and what the commands of servers and clients share."""
+"""The command `secret`, and helpers shared by the server and client commands."""
 
 import time
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)
 
 
 def check_flower() -> None:
-    """Refuse to go on without the `flower` extra, or with an untested version of Flower."""
+    """Raise InputError without the `flower` extra, or with an untested version of Flower."""
     from pfedeg.network.flower_install import INSTALL, check_flower_version
 
     check_flower_version()
@@ -30,7 +30,7 @@ def log_line(text: str) -> None:
 @click.command(context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
 def secret(file: Path) -> None:
-    """Make the alignment secret of a federation, for its clients only.
+    """Make the alignment secret of a federation.
 
     One client makes it and sends it to the other clients over a secure channel. The server must never have it.
 
@@ -42,5 +42,5 @@ def secret(file: Path) -> None:
     from pfedeg.network.operations.alignment_secret import make_secret, read_secret
 
     make_secret(file)
-    click.echo(f"wrote {file}; its fingerprint, which is not secret: {fingerprint(read_secret(file))}")
+    click.echo(f"wrote {file}; its fingerprint (not secret): {fingerprint(read_secret(file))}")
     print_note("send it to the other clients over a secure channel, and never to the server")

@@ -1,4 +1,4 @@
-"""`pfedeg client …`: take part in a federation."""
+"""The commands `pfedeg client …`, which take part in a federation."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def client() -> None:
 
 @client.command("init", context_settings=CONTEXT)
 @FOLDER
-@click.option("--name", required=True, metavar="NAME", help="the name under which this client is enrolled")
+@click.option("--name", required=True, metavar="NAME", help="this client's name in the federation")
 @click.option(
     "--data", required=True, type=click.Path(path_type=Path), help="the client's graph: a folder or a Parquet file"
 )
@@ -47,7 +47,9 @@ def client_init(
     allow: tuple[str, ...],
     threads: int | None,
 ) -> None:
-    """Make a client's folder with a new key pair, and print the public key to enrol.
+    """Make a client's folder with a new key pair.
+
+    Prints the public key, which the server operator enrols.
 
     \b
     Example:
@@ -68,9 +70,11 @@ def client_init(
 @client.command("allow", context_settings=CONTEXT)
 @FOLDER
 @click.argument("identifiers", metavar="[ID]...", nargs=-1)
-@click.option("--remove", is_flag=True, help="allow them no longer; counts from the next run on")
+@click.option("--remove", is_flag=True, help="withdraw permission, from the next run on")
 def client_allow(folder: Path, identifiers: tuple[str, ...], remove: bool) -> None:
-    """Allow runs to use plug-ins: methods, models, objectives and optimisers that are not built in. No ID: list them.
+    """Allow plug-ins at this client, or list them.
+
+    Plug-ins are methods, models, objectives and optimisers that are not built in. Without ID, lists those allowed.
 
     A plug-in is code that runs at this client, with access to its graph. Install it first; allow only what you trust.
 
@@ -94,7 +98,9 @@ def client_allow(folder: Path, identifiers: tuple[str, ...], remove: bool) -> No
 @client.command("renew", context_settings=CONTEXT)
 @FOLDER
 def client_renew(folder: Path) -> None:
-    """Make a new key pair for this client. The server operator must enrol it in place of the old one.
+    """Make a new key pair for this client.
+
+    The server operator must remove the old key and enrol the new one.
 
     \b
     Example:
@@ -117,7 +123,9 @@ def client_renew(folder: Path) -> None:
 @FOLDER
 @click.option("--foreground", is_flag=True, help="stay in the foreground, for systemd")
 def client_start(folder: Path, foreground: bool) -> None:
-    """Join the server; reconnect after crashes and network failures.
+    """Join the server.
+
+    The client reconnects after crashes and network failures.
 
     \b
     Example:
@@ -137,7 +145,7 @@ def client_start(folder: Path, foreground: bool) -> None:
 @client.command("work", context_settings=CONTEXT, hidden=True)
 @FOLDER
 def client_work(folder: Path) -> None:
-    """Respond to the server: the process that `client start` keeps running."""
+    """The worker process that `client start` keeps running."""
     check_flower()
     from pfedeg.network.operations.client_folder import ClientFolder
     from pfedeg.network.operations.client_process import work
@@ -166,7 +174,7 @@ def client_stop(folder: Path) -> None:
 @FOLDER
 @json_option
 def client_status(folder: Path, as_json: bool) -> None:
-    """Show whether this client is running and has joined, its plug-ins and its runs.
+    """Show the state of this client and its runs.
 
     \b
     Example:

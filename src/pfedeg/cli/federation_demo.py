@@ -1,4 +1,4 @@
-"""`make federation-demo`: a server and three clients as processes on this machine, and what each party sees."""
+"""`make federation-demo`: a server and three clients on this machine, and what each of them can see."""
 
 import json
 import socket
@@ -37,7 +37,7 @@ def pfedeg(*words: str) -> str:
 
 
 def free_port() -> int:
-    """A free port whose successor is free, too."""
+    """A free port such that the next port is free, too."""
     for _ in range(100):
         with socket.socket() as one, socket.socket() as two:
             one.bind(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ def free_port() -> int:
 
 
 def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
-    """Everything from certificates to predictions."""
+    """Run everything from certificates to predictions."""
     began, port = time.monotonic(), free_port()
     server, secret = out / "server", out / "alignment.secret"
     click.echo(f"Everything is in {out}. First the server operator:")
@@ -97,7 +97,7 @@ def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Seque
     shared = twin.federation.shared(secret=secret)
     for name in clients:
         entities, common = len(shared.ids[name]), len(shared.travelling[name])
-        click.echo(f"  {name}: {entities:,} tokens, and the rows of {common:,} entities that others have, too")
+        click.echo(f"  {name}: {entities:,} tokens, and the rows of {common:,} shared entities")
     kept = [path for path in server.rglob("*") if path.is_file()]
     blob = b"".join(path.read_bytes() for path in kept)
     names = {name for graph in graphs.values() for name in (*graph.entities, *graph.relations) if len(name) > 6}

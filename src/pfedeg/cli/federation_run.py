@@ -1,4 +1,4 @@
-"""`pfedeg server run`: train with the enrolled clients, and print what happens."""
+"""The command `pfedeg server run`, which trains with the enrolled clients."""
 
 import json
 import time
@@ -30,7 +30,7 @@ from pfedeg.text import printable
     help="seconds to wait for a client that is offline or missed the last request  [90]",
 )
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags go over it")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags override it")
 @threads_option
 @json_option
 def server_run(
@@ -46,7 +46,9 @@ def server_run(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Train with all enrolled clients. Waits until they are online; after Ctrl-C, --resume continues the run.
+    """Train with all enrolled clients.
+
+    Waits until they are online. After Ctrl-C, --resume continues the run.
 
     \b
     Examples:
@@ -108,10 +110,12 @@ def server_run(
     for name, at in result.get("tables_of_round", {}).items():
         print_note(f"{name} keeps the tables of round {at}: it missed the evaluation of round {result['best_round']}")
     for name, why in result.get("missing", {}).items():
-        print_note(f"{name} lacks its result ({why}); once it is online: pfedeg server run {folder} --resume")
+        print_note(
+            f"{name} did not get its result ({why}); when it is online, run: pfedeg server run {folder} --resume"
+        )
     up, down = _traffic(training)
     click.echo(f"rows sent by clients: {up:.1f} MB, to clients: {down:.1f} MB")
-    click.echo(f"the run is in {out}; the clients have the tables")
+    click.echo(f"saved the run in {out}; the clients have the tables")
 
 
 def _traffic(training: Any) -> tuple[float, float]:
@@ -121,7 +125,7 @@ def _traffic(training: Any) -> tuple[float, float]:
 
 
 def _print_round(terminal: Any, training: Any, done: Any, missing: list[str]) -> None:
-    """Who responded, the traffic so far, and who learns from whom."""
+    """Print who responded, the traffic so far, and who learns from whom."""
     without = f", without {', '.join(missing)}" if missing else ""
     text = f"round {done.number}: {len(done.loss)} of {len(done.selected)} responded{without}"
     up, down = _traffic(training)

@@ -1,4 +1,4 @@
-"""`pfedeg server …`: set up and run the server of a federation, and enrol its clients."""
+"""The commands `pfedeg server …`, which set up and run the server of a federation and enrol its clients."""
 
 import json
 from pathlib import Path
@@ -26,11 +26,15 @@ def server() -> None:
 
 @server.command("init", context_settings=CONTEXT)
 @FOLDER
-@click.option("--host", required=True, metavar="H", help="name or address at which clients reach this machine")
-@click.option("--port", required=True, type=int, metavar="P", help="port for clients; the next one is used on loopback")
+@click.option("--host", required=True, metavar="H", help="this machine's name or address, as clients reach it")
+@click.option(
+    "--port", required=True, type=int, metavar="P", help="port for clients; the next port is used on loopback"
+)
 @click.option("--pseudonyms", is_flag=True, help="show clients to each other under pseudonyms only")
 def server_init(folder: Path, host: str, port: int, pseudonyms: bool) -> None:
-    """Make a server's folder: a CA, the server's certificate, the proxy's configuration.
+    """Make a server's folder.
+
+    It contains a CA, the server's certificate and the configuration of the proxy.
 
     \b
     Example:
@@ -49,9 +53,9 @@ def server_init(folder: Path, host: str, port: int, pseudonyms: bool) -> None:
 @click.argument("name")
 @click.argument("public", metavar="KEY.pub", type=click.Path(path_type=Path))
 def server_enroll(folder: Path, name: str, public: Path) -> None:
-    """Enrol a client under a NAME with the public key that it sent. Works while the server is running.
+    """Enrol a client with its public key.
 
-    A key that was removed can be enrolled again only after the server was stopped and started.
+    Works while the server is running. A removed key can be enrolled again only after the server is restarted.
 
     \b
     Example:
@@ -69,7 +73,9 @@ def server_enroll(folder: Path, name: str, public: Path) -> None:
 @FOLDER
 @click.argument("name")
 def server_remove(folder: Path, name: str) -> None:
-    """Refuse a client from its next request on. Works while the server is running.
+    """Remove a client.
+
+    It is refused from its next request on. Works while the server is running.
 
     \b
     Example:
@@ -85,7 +91,9 @@ def server_remove(folder: Path, name: str) -> None:
 @server.command("renew", context_settings=CONTEXT)
 @FOLDER
 def server_renew(folder: Path) -> None:
-    """Make a new key and certificate for the server, signed by the same CA. Clients need no change.
+    """Make a new key and certificate for the server.
+
+    They are signed by the same CA. Clients need no change.
 
     \b
     Example:
@@ -107,7 +115,9 @@ def server_renew(folder: Path) -> None:
 @click.option("--foreground", is_flag=True, help="stay in the foreground, for systemd")
 @click.option("--no-proxy", is_flag=True, help="run without nginx; only for a --host on loopback")
 def server_start(folder: Path, foreground: bool, no_proxy: bool) -> None:
-    """Start the SuperLink and the proxy in front of it; both are restarted if they die.
+    """Start the SuperLink and its proxy.
+
+    Both are restarted if they fail.
 
     \b
     Example:
@@ -146,7 +156,7 @@ def server_stop(folder: Path) -> None:
 @FOLDER
 @json_option
 def server_status(folder: Path, as_json: bool) -> None:
-    """Show whether the server is running, which clients are enrolled and online, and the runs.
+    """Show the state of the server, clients and runs.
 
     \b
     Example:
@@ -161,9 +171,9 @@ def server_status(folder: Path, as_json: bool) -> None:
         return
     running = "running" if status["running"] else "not running (pfedeg server start)"
     click.echo(f"{status['address']}: {running}; proxy: {status['proxy']}")
-    for name, about in status["clients"].items():
-        online = f"online since {about['since'][:19].replace('T', ' ')} UTC" if about["online"] else "offline"
-        click.echo(f"  {printable(name)}: {online}, key {about['key']}")
+    for name, entry in status["clients"].items():
+        online = f"online since {entry['since'][:19].replace('T', ' ')} UTC" if entry["online"] else "offline"
+        click.echo(f"  {printable(name)}: {online}, key {entry['key']}")
     if not status["clients"]:
         click.echo("  no client is enrolled")
     for name, state in status["runs"].items():

@@ -12,7 +12,7 @@ from pfedeg.cli.options import CONTEXT, console, json_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
-NAME_LENGTH = 80  # of printed names
+NAME_LENGTH = 80  # longest printed name
 
 
 @click.command("import", context_settings=CONTEXT)
@@ -52,7 +52,7 @@ NAME_LENGTH = 80  # of printed names
 )
 @json_option
 def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bool, **chosen: Any) -> None:
-    """Import graphs in RDF, CSV, TSV or Parquet as one client of a federation.
+    """Import RDF, CSV, TSV or Parquet as a client.
 
     SOURCE is a file, a folder (all files in it with a known extension) or "-" for standard input. Files may be
     compressed (gz, bz2, zst). The new folder contains triples.parquet, which `pfedeg train` reads, and labels.parquet
@@ -125,7 +125,7 @@ def _import_federation(found: list[Any], out: Path, as_json: bool) -> None:
     from pfedeg.importing.fede_pickle import read
 
     if len(found) > 1:
-        raise InputError("a file in FedE's format is a whole federation; import one file at a time")
+        raise InputError("a file in FedE's format contains a federation; import one file at a time")
     federation = read(found[0])
     federation.write(out)
     if as_json:
@@ -158,13 +158,15 @@ def _show(out: Path, report: dict[str, Any], labels: Mapping[str, str]) -> None:
         many, example = report["names_normalized"], report["normalized_example"]
         lines.append(f"  names changed to Unicode normal form C: {many:,}, e.g. {example!a}")
     if report["relations"] == 1:
-        lines.append("  only one relation: little can be learned from that alone")
+        lines.append("  only one relation: little can be learned from it")
     for what in ("relations", "entities"):
         frequent = report[f"frequent_{what}"]
         shown = [labels.get(name, name) for name in frequent]
-        twice = {label for label in shown if shown.count(label) > 1}
-        called = [f"{label}, {name}" if label in twice else label for label, name in zip(shown, frequent, strict=True)]
-        most = ", ".join(f"{_brief(name)} ({many:,})" for name, many in zip(called, frequent.values(), strict=True))
+        ambiguous = {label for label in shown if shown.count(label) > 1}
+        titles = [
+            f"{label}, {name}" if label in ambiguous else label for label, name in zip(shown, frequent, strict=True)
+        ]
+        most = ", ".join(f"{_brief(name)} ({many:,})" for name, many in zip(titles, frequent.values(), strict=True))
         lines.append(f"  most frequent {what}: {most}")
     for line in lines:
         click.echo(printable(line))

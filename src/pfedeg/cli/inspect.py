@@ -31,10 +31,11 @@ def inspect(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Inspect the federation at PATH before training: sizes, overlap, leakage, spelling variants, cost.
+    """Check the federation at PATH before training.
 
-    PATH is as for `pfedeg train`. Memory and time are estimated for every method and model, unless --method and --model
-    are given. Times are measured by training some batches of this data.
+    Shows sizes, overlap, leakage, spelling variants and the cost of training. PATH is as for `pfedeg train`. Memory
+    and time are estimated for every method and model, unless --method and --model are given. Times are measured by
+    training a few batches of this data.
 
     \b
     Examples:
@@ -70,7 +71,7 @@ def inspect(
 
 
 def list_configs(flags: Mapping[str, Any], preset: str | None) -> list["Config"]:
-    """The settings of every method and model that the flags leave open."""
+    """The settings for every combination of method and model that the flags allow."""
     from pfedeg.methods.registry import METHODS
     from pfedeg.models.registry import MODELS
     from pfedeg.training.config import configure

@@ -1,4 +1,4 @@
-"""The inspection of a federation as tables in a terminal."""
+"""Prints the inspection of a federation as tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
@@ -18,7 +18,7 @@ from pfedeg.inspection.related_relations import RelatedPair
 from pfedeg.text import duration, plural, printable
 
 MAX_ROWS = 30  # of a table
-MAX_ITEMS = 10  # in a line, or lines with long names
+MAX_ITEMS = 10  # in a line, and lines of long names
 LEAKS = {
     ("same", "own"): "in train of the same client",
     ("same", "other"): "in train of another client",
@@ -32,7 +32,7 @@ LEAKS = {
 
 
 def show(inspection: Inspection, console: Console) -> None:
-    """Print all results that need no training."""
+    """Print everything except cost estimates."""
     for part in (
         *_clients(inspection),
         *_overlap(inspection.overlap, console),
@@ -55,9 +55,9 @@ def _print(console: Console, parts: Iterable[Table | Text]) -> None:
         console.print(part, highlight=False, soft_wrap=isinstance(part, Text))
 
 
-def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+def _table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
-    for name in words:
+    for name in texts:
         table.add_column(name, no_wrap=name == "method")
     for name in numbers:
         table.add_column(name, justify="right")
@@ -99,10 +99,10 @@ def _overlap(overlap: Overlap, console: Console) -> Iterator[Table | Text]:
         for first, second, number in overlap.largest(MAX_ROWS):
             table.add_row(Text(printable(first)), Text(printable(second)), f"{number:,}")
     yield table
-    one, many, everybody = overlap.owners[0], overlap.common, overlap.owners[-1]
+    one, many, of_all = overlap.owners[0], overlap.common, overlap.owners[-1]
     yield Text(
         f"{overlap.different:,} entities: {one:,} of one client only, {many:,} of at least two, "
-        f"{everybody:,} of all {len(overlap.clients)}"
+        f"{of_all:,} of all {len(overlap.clients)}"
     )
     common = [f"{printable(name)} ({number} clients)" for name, number in overlap.common_relations[:MAX_ITEMS]]
     if common:
@@ -131,7 +131,7 @@ def _leakage(inspection: Inspection) -> Iterator[Table | Text]:
     if not leaks:
         yield Text("no leakage: no held-out triple is in train, unchanged or reversed under an inverse relation")
         return
-    table = _table("Leakage: held-out triples that training sees", ("split", "where"), ("triples", "share"))
+    table = _table("Leakage: held-out triples that are in training data", ("split", "where"), ("triples", "share"))
     table.add_column("most at client")
     examples = []
     for split, kind, where in product(SPLITS[1:], KINDS, ("own", "other")):
@@ -184,18 +184,18 @@ def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
     free = estimates.bytes_available
     memory = _table("Memory, at most (estimate)", ("method",), models)
     times = _table("Time per round (estimate)", ("method",), models)
-    whole = _table("Time for all rounds, at most (estimate)", ("method",), models)
+    totals = _table("Time for all rounds, at most (estimate)", ("method",), models)
     rounds: dict[int, list[str]] = {}
     for method, runs in methods.items():
         rounds.setdefault(runs[0].rounds, []).append(method)
         sizes = [Text(_bytes(run.bytes), "bold red" if free and run.bytes > free else "") for run in runs]
         memory.add_row(method, *sizes)
         times.add_row(method, *(_time(run.seconds_per_round) for run in runs))
-        whole.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs))
+        totals.add_row(method, *(_time(run.seconds_per_round, run.rounds) for run in runs))
     yield memory
     if any(run.seconds_per_round is not None for run in estimates.runs):
         yield times
-        yield whole
+        yield totals
     settings = ", ".join(f"{name} {value}" for name, value in estimates.settings.items())
     room = f"; {_bytes(free)} of memory available" if free else ""
     yield Text(f"with {settings}, {plural(estimates.threads, 'thread')}{room}")

@@ -1,4 +1,4 @@
-"""The command line: thin commands over the library. Heavy imports happen inside commands, so that --help is quick."""
+"""The `pfedeg` command. Heavy modules are imported inside the commands, so that --help is quick."""
 
 import json
 import os
@@ -70,18 +70,16 @@ def demo(out: Path, threads: int | None) -> None:
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("--clients", type=int, required=True, metavar="N", help="number of clients")
 @click.option(
-    "--by", type=click.Choice(["relation"]), default="relation", help="what is divided among the clients  [relation]"
+    "--by", type=click.Choice(["relation"]), default="relation", help="how triples are assigned to clients  [relation]"
 )
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, metavar="N", help="random seed of the division and the splits  [0]"
-)
+@click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="random seed  [0]")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="folder to create, with a subfolder per client"
 )
 def partition(graph: Path, clients: int, by: str, seed: int, out: Path) -> None:
     """Divide one GRAPH into a federation.
 
-    All splits are pooled, the relations are divided evenly at random, and each client is split anew.
+    All splits are pooled, the relations are divided evenly at random, and each client gets new splits.
 
     GRAPH is a TSV file, a folder with train.tsv (valid.tsv, test.tsv) or triples.tsv, or a Parquet file.
 
@@ -124,7 +122,7 @@ def train(
     """Train on the federation at PATH.
 
     PATH is a folder with a subfolder per client, a Parquet file, or "world", the embedded federation. A client's
-    subfolder holds train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split at random, depending on the seed.
+    subfolder contains train.tsv (valid.tsv, test.tsv), or triples.tsv, which is split at random by the seed.
 
     \b
     Examples:
@@ -149,7 +147,7 @@ def train(
         for _ in rounds_with_progress(training, console(stderr=True), config.method_type.label):
             pass
     except KeyboardInterrupt:
-        print_note(f"interrupted; saved after round {training.rounds_done}. Continue with: {_resume_command()}")
+        print_note(f"interrupted; saved after round {training.rounds_done}. Resume with: {_resume_command()}")
         sys.exit(130)
     assert training.result is not None
     if as_json:
@@ -176,7 +174,7 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     triples = sum(len(graph.train) for graph in federation.graphs.values())
     text = f"{config.title}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
-        print_note(f"{text}; this run is finished; its result follows")
+        print_note(f"{text}; already finished; showing its result")
         return
     print_note(f"{text}, up to {plural(config.rounds, 'round')}")
     if not has_compiled_code(config.build_recipe(Absorb())):
@@ -196,7 +194,7 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
 def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: bool) -> None:
     """Evaluate a finished RUN again: MRR and Hits@k.
 
-    Metrics are per client, and averaged over clients with their numbers of triples as weights.
+    Metrics are per client, and averaged over clients weighted by triples.
 
     \b
     Examples:
@@ -252,9 +250,9 @@ def show(run: Path, as_json: bool) -> None:
     origin = opened.provenance
     seconds = sum(line.get("seconds", 0) for line in history)
     sent = sum(line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in history)
-    how = "continue it by the same train command with --resume"
+    how = "repeat the train command with --resume"
     if "federation" in origin:
-        how = "the server operator continues it by `pfedeg server run DIR --resume`"
+        how = "the server operator resumes it with `pfedeg server run DIR --resume`"
     state = "finished" if result else f"not finished; {how}"
     out.print(f"{run}: {opened.title}, seed {opened.seed}, {state}", highlight=False, soft_wrap=True)
     source, fingerprint = origin["data"] or "from Python", origin["data_fingerprint"][:12]

@@ -1,4 +1,4 @@
-"""Options shared by commands: a flag per setting, --threads and --json; the console they print to."""
+"""Shared parts of commands: a flag per setting, --threads, --json, and the console."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,21 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 def console(stderr: bool = False) -> "Console":
-    """The terminal: results on stdout, progress and remarks on stderr."""
+    """The terminal: stdout for results, stderr for progress and notes."""
     from rich.console import Console
 
     made = Console(stderr=stderr, markup=False, emoji=False)  # names may contain brackets and colons
-    made.width = max(made.width, 80)  # too narrow a table would cut numbers short
+    made.width = max(made.width, 80)  # narrower tables would truncate numbers
     return made
 
 
 def print_note(text: str) -> None:
-    """A remark on stderr, on one line."""
+    """Print a note on stderr, on one line."""
     click.echo(printable(text), err=True)
 
 
 class SettingsCommand(click.Command):
-    """A command with a flag for every setting, and for the parts of a run: method, model, objective, optimiser."""
+    """A command with a flag for every setting, including method, model, objective and optimiser."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Load plug-ins first, so that their settings become flags."""
@@ -96,7 +96,7 @@ def describe_default(one: "Setting") -> str:
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The --threads flag."""
-    text = "cores to use (all); results do not depend on it"
+    text = "number of cores  [all]; does not affect results"
     return click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help=text)(function)
 
 

@@ -43,7 +43,7 @@ EXPLANATIONS = ("similar_triples", "contributions")
 @click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question  [10]")
 @click.option("--min-score", type=float, default=-inf, metavar="X", help="omit answers with a lower score")
 @click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
-@click.option("--explain", is_flag=True, help="show the most similar known triples, and what other clients contributed")
+@click.option("--explain", is_flag=True, help="also show similar known triples and the contributions of other clients")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
 @threads_option
 @json_option
@@ -63,7 +63,9 @@ def predict(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Answer questions with the tables of a finished RUN. Triples that the client already has are omitted.
+    """Answer questions with the tables of a RUN.
+
+    Answers that the client already knows are omitted unless you add --known.
 
     \b
     Examples:
@@ -83,7 +85,7 @@ def predict(
     if questions is not None and (head, relation, tail) != (None, None, None):
         raise InputError("--questions: cannot be combined with --head, --relation or --tail")
     if questions is None and relation is None:
-        raise InputError("--relation: missing; give a relation, or a file of questions by --questions")
+        raise InputError("--relation: missing; give a relation, or a file of questions with --questions")
     if heads and (questions is not None or not many):
         raise InputError("--heads: only allowed with --relation alone")
     if isnan(min_score):
@@ -99,7 +101,7 @@ def predict(
         if out is None and not as_json:
             if len(found) > MAX_PRINTED:
                 problem = f"{len(found):,} questions are too many for a terminal"
-                raise InputError(f"--out: {problem}; write the answers to a file by --out, or add --json")
+                raise InputError(f"--out: {problem}; write the answers to a file with --out, or add --json")
             for side, question, answers in _answers(opened, client, found, k, known, min_score):
                 _show(opened, client, _question_row(graph, side, question), answers, known, explain_row)
             return
@@ -236,7 +238,9 @@ def _row(given: "Row", answer: "Prediction", explain_row: ExplainRow | None) -> 
 @click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities  [10]")
 @json_option
 def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
-    """List the entities whose embeddings are most similar to that of one entity, by cosine.
+    """List the entities most similar to an entity.
+
+    Similarity is the cosine of their embeddings.
 
     \b
     Example:
@@ -275,10 +279,11 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
 def calibrate(
     run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
 ) -> None:
-    """Fit probabilities to the scores of a finished RUN on its valid triples, and check them on its test triples.
+    """Turn the scores of a RUN into probabilities.
 
-    A probability is the share of held-out triples among the ten best tails with similar scores. True answers that are
-    not in the graph count as wrong. `pfedeg predict` shows the probabilities from then on.
+    The curve is fitted on valid triples and checked on test triples. A probability is the share of held-out triples
+    among the ten best tails with similar scores. True answers that are not in the graph count as wrong. From then on,
+    `pfedeg predict` shows probabilities.
 
     \b
     Example:
@@ -288,13 +293,13 @@ def calibrate(
     from pfedeg.engine.interface import default_engine
     from pfedeg.files import writing
     from pfedeg.prediction.calibration import (
+        as_rows,
         calibration_error,
         collect,
         draw,
         fit,
         reliability,
         require_scikit_learn,
-        table,
     )
     from pfedeg.training.saved_run import Run
 
@@ -321,7 +326,7 @@ def calibrate(
                 print_note(f"skipped: {error}")
                 continue
             bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
-            results[name], curves[name] = {"error": calibration_error(bins), "bins": list(table(bins))}, bins
+            results[name], curves[name] = {"error": calibration_error(bins), "bins": list(as_rows(bins))}, bins
     if picture is not None:
         figure = draw(curves)
         with writing(picture) as path:

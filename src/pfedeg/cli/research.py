@@ -1,4 +1,4 @@
-"""Commands for research: experiments (grids of runs), tuning of settings, reports on finished runs."""
+"""Commands for research: experiment (grids of runs), tune, report."""
 
 import json
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pfedeg.experiments.experiment import Experiment
     from pfedeg.experiments.plan import PlannedRun
 
-PROGRESS_SECONDS = 60.0  # between lines of progress where there is no terminal
+PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
 MAX_MINUTES = 100_000
 
 
@@ -25,11 +25,13 @@ MAX_MINUTES = 100_000
 @click.option(
     "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet or NAME/ for each dataset"
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs stay")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs are kept"
+)
 @click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only these runs, e.g. model=transe,rotate")
-@click.option("--retry", is_flag=True, help="also repeat runs that have failed")
+@click.option("--retry", is_flag=True, help="also repeat failed runs")
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel  [1]")
-@click.option("--list", "listed", is_flag=True, help="list the runs and their states, and run nothing")
+@click.option("--list", "listed", is_flag=True, help="only list the runs and their states")
 @threads_option
 @json_option
 def experiment(
@@ -43,10 +45,10 @@ def experiment(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Make all runs of a PLAN: datasets × models × methods × seeds × settings, each in a run folder of its own.
+    """Make all runs of a PLAN.
 
-    After an interruption, repeat the command to continue. A failed run is reported with its error message; the others
-    are not affected.
+    A plan combines datasets, models, methods, seeds and settings; each run has its own folder. After an interruption,
+    repeat the command to continue. A failed run is reported with its error message and does not affect the others.
 
     \b
     Examples:
@@ -87,7 +89,7 @@ def experiment(
 
 
 def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, threads: int | None) -> None:
-    """Make runs and show the progress."""
+    """Make runs and show progress."""
     from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.text import duration
 
@@ -108,10 +110,10 @@ def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, th
 @click.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the settings suggest]"
+    "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the method suggests]"
 )
 @click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit  [30]")
-@click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the choice to, for plans")
+@click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the result to, for use in plans")
 @click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
 @threads_option
 @json_option
@@ -125,11 +127,11 @@ def tune(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Choose settings for the federation at PATH by validation MRR, with successive halving.
+    """Choose settings for the federation at PATH.
 
-    All candidates run for a few rounds; the better half continues for twice as many, until one is left. Without --over,
-    the candidates are the values that the method's settings suggest (β and p of PFedEG: the paper's); a setting that
-    you give is not tuned.
+    The criterion is validation MRR. All candidates run for a few rounds; the better half continues for twice as many,
+    until one is left. Without --over, the candidates are the values that the method suggests (for PFedEG: the paper's
+    values of β and p). A setting given as a flag is not tuned.
 
     \b
     Example:
@@ -156,7 +158,7 @@ def tune(
     given = [name for name, value in flags.items() if value is not None]
     candidates = read_candidates(over, config) or default_candidates(config, given)
     if not candidates:
-        raise InputError(f"{config.title}: no setting suggests values to try; name some with --over")
+        raise InputError(f"{config.title}: no default values to try; name some with --over")
     federation = Federation.read(path, config.seed)
     name = path.stem if path.suffix == ".parquet" else path.resolve().name
     began, limit, screen = time.monotonic(), 60 * minutes, console(stderr=True)
@@ -198,14 +200,15 @@ def tune(
     "--format",
     "kind",
     type=click.Choice(["html", "md", "csv", "png"]),
-    help="web page, Markdown, a line per run and client, or figures  [from the extension of --out]",
+    help="web page, Markdown, CSV (a line per run and client), or figures  [from the extension of --out]",
 )
 @click.option("--title", default="Results", metavar="TEXT", help="heading  [Results]")
 @click.option("--quick", is_flag=True, help="skip significance tests, which rank all test triples again")
 def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool) -> None:
-    """Write a report on all finished runs below DIR: metrics, significance, curves, relation graphs, gains.
+    """Write a report on the finished runs in DIR.
 
-    Published results are a CSV file with the columns dataset, model, method, mrr, hits@1, hits@5, hits@10.
+    It shows metrics, significance, curves, relation graphs and gains, for runs in DIR and its subfolders. Published
+    results are a CSV file with the columns dataset, model, method, mrr, hits@1, hits@5, hits@10.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Terminal output: progress bars, tables of metrics and answers, and curves."""
+"""Terminal output: progress bars, tables and curves."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,20 +24,20 @@ Show = Callable[[float, str, bool], None]
 
 @contextmanager
 def progress_bar(console: Console, label: str, total: float | None, every: float = LINE_SECONDS) -> Iterator[Show]:
-    """Progress, updated by calling the result with the amount done, a note, and whether the note is important.
+    """Show progress. Call the result with the amount done, a note, and whether the note is important.
 
-    A terminal shows a bar until the end. Elsewhere, important notes are printed, and another one every few seconds.
+    A terminal shows a bar. Elsewhere, important notes are printed as lines, others every few seconds.
     """
     shown = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[note]}")
     printed = time.monotonic()
     with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(printable(label), total=total, note="")
 
-        def show(done: float, note: str, worth_a_line: bool = False) -> None:
+        def show(done: float, note: str, important: bool = False) -> None:
             nonlocal printed
             progress.update(task, completed=done, note=printable(note))
             now = time.monotonic()
-            if not console.is_terminal and (worth_a_line or now - printed > every):
+            if not console.is_terminal and (important or now - printed > every):
                 print_line(console, f"{label}: {note}")
                 printed = now
 
@@ -45,23 +45,23 @@ def progress_bar(console: Console, label: str, total: float | None, every: float
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a line, above the progress bar if there is one."""
+    """Print a line, above any progress bar."""
     console.print(printable(text), highlight=False, soft_wrap=True)
 
 
 def time_left(began: float, done: float, total: float | None) -> str:
-    """The estimated time left, as the end of a note."""
+    """The estimated time left, to append to a note."""
     if not total or not 0 < done < total:
         return ""
     return f", {duration((time.monotonic() - began) / done * (total - done))} left"
 
 
 def rounds_with_progress(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
-    """The rounds of a run, with progress."""
+    """Train and show progress, yielding every round."""
     total = training.config.rounds
     began, before = time.monotonic(), training.rounds_done
     if before and training.result is None:
-        print_line(console, f"{label}: continues after round {before}")
+        print_line(console, f"{label}: resuming after round {before}")
     with progress_bar(console, label, total) as show:
         show(before, "first round", False)
         for done in training:
@@ -86,7 +86,7 @@ def _note(training: RunLoop, done: Round, left: float | None) -> str:
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
-    """MRR and Hits per client and weighted, by group (a method or a split). A single group may have no name."""
+    """MRR and Hits per client and weighted, by group (a method or a split). A single group may be unnamed."""
     table = Table(title=title, title_justify="left", title_style="bold")
     named = any(groups)
     if named:
@@ -119,7 +119,7 @@ def comparison_table(title: str, results: Mapping[str, Mapping[str, Any]]) -> Ta
 
 
 def affinity_table(affinity: Mapping[str, Mapping[str, float]]) -> Table:
-    """The client-wise relation graph: a row per learner, shares in percent; of many clients only the largest."""
+    """The client-wise relation graph: a row per learner, in percent; with many clients only the largest shares."""
     table = Table(
         title="Client-wise relation graph: who learns how much from whom", title_justify="left", title_style="bold"
     )

@@ -1,4 +1,4 @@
-"""An experiment: the runs of a plan in a folder, the status of each, and a process for each that remains."""
+"""An experiment: makes the runs of a plan, one process each, and tracks their status."""
 
 import json
 import signal
@@ -18,23 +18,23 @@ from pfedeg.processes import end_with_parent
 from pfedeg.text import suggest
 from pfedeg.training.run_folder import RunFolder, saved_settings
 
-NOTES = ".experiment"  # a folder beside the runs: the lock, and for each run its settings, log and error
+NOTES = ".experiment"  # folder beside the runs with the lock, and the settings, log and error of each run
 POLL_SECONDS = 2.0  # between progress reports while runs are being made
 
 
 @dataclass
 class Running:
-    """A run that is being made by a process."""
+    """A run in progress and its process."""
 
     run: PlannedRun
     process: "subprocess.Popen[str]"
 
 
 class Experiment:
-    """The runs of a plan in a folder: which are done, which have failed, which remain."""
+    """The runs of a plan in a folder, with their states."""
 
     def __init__(self, plan: Plan, data: Path, out: Path) -> None:
-        """`data` is the folder with a Parquet file or a folder for each dataset."""
+        """`data` is a folder with a Parquet file or a subfolder per dataset."""
         self.plan, self._data, self.out = plan, data, out
         self._sources = {run.data: self._source(run.data) for run in plan.runs}
         self._time = RemainingTime(self._sources)
@@ -44,14 +44,14 @@ class Experiment:
             if path.exists():
                 return path
         known = sorted({path.stem for path in self._data.glob("*")})
-        raise InputError(f"{self._data}: there is no {name}.parquet{suggest(name, known)}")
+        raise InputError(f"{self._data}: no {name}.parquet in this folder{suggest(name, known)}")
 
     def folder(self, run: PlannedRun) -> RunFolder:
         """The run folder of a planned run."""
         return RunFolder(self.out / run.name)
 
     def state(self, run: PlannedRun) -> str:
-        """One of done, failed, started, open, and other (a run with other settings is there)."""
+        """One of done, failed, started, open, and other (the folder contains a run with other settings)."""
         return self.status(run)[0]
 
     def status(self, run: PlannedRun) -> tuple[str, str]:
@@ -68,7 +68,7 @@ class Experiment:
             differing = [name for name in planned if name in saved and saved[name] != planned[name]]
             if differing:
                 listed = ", ".join(f"{name} {saved[name]}, not {planned[name]}" for name in differing)
-                return "other", f"was run with {listed}"
+                return "other", f"run with {listed}"
         if folder.finished():
             return "done", ""
         if self._note(run, "json").exists():
@@ -82,19 +82,19 @@ class Experiment:
     def _saved_error(self, run: PlannedRun) -> str:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(self._note(run, "json").read_text(encoding="utf-8"))["reason"])
-        return "the error message is lost"
+        return "no error message was saved"
 
     def remaining(self, only: Mapping[str, Sequence[str]], retry: bool) -> list[PlannedRun]:
-        """The runs to make; with `retry` also those that have failed."""
+        """The runs to make; with `retry` also failed ones."""
         states = ("open", "started", "failed") if retry else ("open", "started")
         return [run for run in self.plan.runs if run.matches(only) and self.state(run) in states]
 
     def make(
         self, runs: Sequence[PlannedRun], jobs: int, threads: int | None, notify: Callable[[str], None]
     ) -> Iterator[tuple[PlannedRun, str]]:
-        """Make runs, `jobs` at a time. Yields each with its final state, and every few seconds one that is running.
+        """Make runs, `jobs` at a time. Yields each finished run with its state, and every few seconds a running one.
 
-        After an interruption, the next call continues.
+        After an interruption, call it again to continue.
         """
         waiting, running, reported = list(runs), list[Running](), time.monotonic()
         try:
@@ -133,28 +133,28 @@ class Experiment:
         return Running(run, process)
 
     def _finish(self, running: Running) -> str:
-        """The state of a run whose process has ended; an error message is saved."""
+        """The final state of a run; saves the error message of a failed one."""
         log, code = self._note(running.run, "log"), running.process.returncode
         if code == 0:
             log.unlink(missing_ok=True)
             return "done"
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         reason = lines[-1].removeprefix("error: ") if lines else f"exit code {code}"
-        if code < 0:  # the last line of the log is only a progress report
+        if code < 0:  # then the log ends with a progress report, not an error
             reason = f"killed by {signal.Signals(-code).name}"
             reason += "; out of memory? try fewer --jobs" if code == -signal.SIGKILL else ""
         write_json(self._note(running.run, "json"), {"reason": reason})
         return "failed"
 
     def mrr(self, run: PlannedRun) -> str:
-        """The weighted test MRR of a run that is done."""
+        """The weighted test MRR of a finished run; empty for others."""
         if self.state(run) != "done":
             return ""
         mrr = self.folder(run).read("result.json")["test"]["weighted"]["mrr"]
         return "–" if mrr is None else f"{mrr:.4f}"  # None without test triples
 
     def progress(self, run: PlannedRun) -> str:
-        """The round that a run has reached."""
+        """The current round of a run."""
         lines = self.folder(run).history()
         if not lines:
             return "starting"
@@ -163,7 +163,7 @@ class Experiment:
         return f"round {len(lines)}/{run.config.rounds}{quality}"
 
     def seconds_left(self, runs: Sequence[PlannedRun]) -> float:
-        """About how long runs will take if none stops early."""
+        """The estimated remaining time of runs in seconds, without early stopping."""
         done = [(run, self.folder(run).read("result.json")) for run in self.plan.runs if self.state(run) == "done"]
         return self._time.estimate([(run, self._rounds_done(run)) for run in runs], done)
 

@@ -1,4 +1,4 @@
-"""A plan of runs from a TOML file, fully checked: datasets × models × methods × seeds × settings."""
+"""Reads and checks plans: TOML files with datasets × models × methods × seeds × settings."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from pfedeg.files import read_toml
 from pfedeg.text import suggest
 from pfedeg.training.config import REGISTRIES, Config, all_settings, configure
 
-GRID_KEYS = ("data", "models", "methods", "seeds", "preset", "settings")  # what a [[grid]] table may contain
+GRID_KEYS = ("data", "models", "methods", "seeds", "preset", "settings")  # allowed in a [[grid]] table
 PLAN_KEYS = (*GRID_KEYS, "title", "vary", "where", "choices", "grid")
 AXES = ("data", "model", "method", "seed")
 RULE_KEYS = {"data", "model", "method", "set", "evidence"}
-PARTS_AS_SETTINGS = ("objective", "optimizer")  # the parts of a run that [settings], [vary] and set may choose
+PARTS_AS_SETTINGS = ("objective", "optimizer")  # chosen in [settings], [vary] and set
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class PlannedRun:
         return "/".join(part.replace(":", "-") for part in ([*parts, varied] if varied else parts))
 
     def matches(self, only: Mapping[str, Sequence[str]]) -> bool:
-        """Whether its value on each of these axes is one of those listed."""
+        """Whether the run has one of the listed values on each axis."""
         return all(str(self.value_of(axis)) in values for axis, values in only.items())
 
     def value_of(self, axis: str) -> Any:
-        """Its value on an axis; None if it does not use that setting."""
+        """The value on an axis; None if the run does not use this setting."""
         return getattr(self, axis) if axis in AXES else self.varied.get(axis)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs in the order in which they are to be made."""
+    """The runs of a plan, in order."""
 
     title: str
     runs: tuple[PlannedRun, ...]
@@ -56,7 +56,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """Read a TOML file as docs/experiments.md describes it."""
+        """Read a TOML file; docs/experiments.md describes the format."""
         raw = read_toml(path)
         _check_names(path, raw, PLAN_KEYS, "entry")
         title = _check_type(path, "title", raw.get("title", path.stem), str, "a text")
@@ -107,7 +107,7 @@ def _grid_tables(path: Path, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _load_models_and_methods(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
-    """Load what the lists name, so that the settings of plug-ins are known."""
+    """Load models and methods, so that the settings of plug-ins are known."""
     for table in tables:
         for key, part in (("models", "model"), ("methods", "method")):
             if isinstance(table.get(key), list):
@@ -115,7 +115,7 @@ def _load_models_and_methods(path: Path, tables: Sequence[Mapping[str, Any]]) ->
 
 
 def _merged_grids(path: Path, raw: Mapping[str, Any], tables: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Each [[grid]] over the plan's own entries; settings are merged one by one."""
+    """Each [[grid]] table merged with the top-level entries, settings one by one."""
     common = {"seeds": [0], **{key: value for key, value in raw.items() if key in GRID_KEYS}}
     for grid in tables:
         settings: dict[str, Any] = {}
@@ -126,7 +126,7 @@ def _merged_grids(path: Path, raw: Mapping[str, Any], tables: Sequence[Any]) -> 
 
 
 def _runs(path: Path, grid: Mapping[str, Any], vary: Mapping[str, Any], rules: Sequence[Any]) -> Iterator[PlannedRun]:
-    """The runs of one grid, dataset by dataset; a varied setting that a run does not use is left out of its name."""
+    """The runs of one grid, with varied settings in the name only if the run uses them."""
     seeds, datasets = _list_of(path, grid, "seeds", int), _list_of(path, grid, "data", str)
     models, methods = _list_of(path, grid, "models", str), _list_of(path, grid, "methods", str)
     for name in datasets:
@@ -170,7 +170,7 @@ def _check_names(where: object, names: Iterable[str], known: Iterable[str], what
 
 
 def _check_settings(path: Path, where: str, settings: Mapping[str, Any]) -> None:
-    """Refuse names that are not settings; a value is checked with the run that uses it."""
+    """Check the names of settings; values are checked with the runs that use them."""
     for part in PARTS_AS_SETTINGS:
         _check_part(path, f"{where}: {part}", part, _as_list(settings.get(part, [])))
     for name in settings:
@@ -180,7 +180,7 @@ def _check_settings(path: Path, where: str, settings: Mapping[str, Any]) -> None
 
 
 def _check_part(path: Path, where: str, part: str, names: Iterable[Any]) -> None:
-    """Refuse the name of a model, method, objective or optimiser that cannot be loaded."""
+    """Check that models, methods, objectives or optimisers can be loaded."""
     for name in names:
         if not isinstance(name, str):
             raise InputError(f"{path}: {where}: {name!r} is not a name")
@@ -191,7 +191,7 @@ def _check_part(path: Path, where: str, part: str, names: Iterable[Any]) -> None
 
 
 def _read_choices(path: Path, name: Any, tables: Sequence[Mapping[str, Any]]) -> tuple[list[Any], tuple[str, ...]]:
-    """Rules with settings chosen on validation data, from a file beside the plan; a remark if it does not exist."""
+    """The rules in the choices file beside the plan; a remark if there is no such file."""
     if name is None:
         return [], ()
     file = path.parent / _check_type(path, "choices", name, str, "the name of a file beside the plan")
@@ -216,7 +216,7 @@ def _identifiers(part: str, values: Iterable[Any]) -> set[str]:
 
 
 def _check_rules(path: Path, rules: Any) -> list[dict[str, Any]]:
-    """The [[where]] tables, each checked whether or not a run matches it."""
+    """The [[where]] tables, all checked, also those that match no run."""
     if not isinstance(rules, list):
         raise InputError(f"{path}: expected tables that begin with [[where]]")
     for rule in rules:
@@ -235,6 +235,6 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _settings_of_rule(rule: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a [[where]] table if the run matches it, else none."""
+    """The settings of a [[where]] table if it matches the run."""
     matches = all(value in _as_list(rule[axis]) for axis, value in run.items() if axis in rule)
     return dict(rule["set"]) if matches else {}

@@ -1,4 +1,4 @@
-"""How long the remaining runs of an experiment will take, from those that are done."""
+"""Estimates the remaining time of an experiment from its finished runs."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,13 +11,13 @@ from pfedeg.errors import InputError
 from pfedeg.experiments.plan import PlannedRun
 from pfedeg.graphs.federation import Federation
 
-NUMBERS_PER_SECOND = 3e9  # table entries processed per second, before any run of the model is done
+NUMBERS_PER_SECOND = 3e9  # table entries per second, until a run with this model is finished
 STARTUP_SECONDS = 4.0  # to start and finish a run
-UPDATE_COST = 4  # updating a row costs about as much as this many negatives
+UPDATE_COST = 4  # of a row, in negatives
 
 
 class Size(NamedTuple):
-    """What the cost of a dataset depends on."""
+    """The size of a dataset, which determines its cost."""
 
     triples: int = 0
     entities: float = 0.0  # per client, on average
@@ -27,16 +27,16 @@ class RemainingTime:
     """Estimates from the sizes of datasets and the speed of runs with the same model."""
 
     def __init__(self, sources: Mapping[str, Path]) -> None:
-        """`sources` has the file or folder of each dataset."""
+        """`sources` maps datasets to files or folders."""
         self._sources = sources
         self._size = cache(self._read_size)
 
     def estimate(
         self, remaining: Sequence[tuple[PlannedRun, int]], done: Sequence[tuple[PlannedRun, Mapping[str, Any]]]
     ) -> float:
-        """Seconds for the rest of some runs, each with its number of rounds so far, if none stops early.
+        """Seconds to finish runs, given with their rounds so far, if none stops early.
 
-        `done` has runs with their results.
+        `done` has finished runs with their results.
         """
         speeds: dict[str, list[float]] = {}
         for run, result in done:
@@ -49,13 +49,13 @@ class RemainingTime:
         return total
 
     def _work(self, run: PlannedRun, rounds: int) -> float:
-        """Table entries to process in so many rounds: negatives of each triple, and updates of all rows per batch."""
+        """Table entries processed in these rounds: negatives of each triple, and updates of all rows per batch."""
         size, config = self._size(run.data), run.config
         rows = config.negatives + UPDATE_COST * size.entities / config.batch
         return size.triples * rounds * config.epochs * config.build_model().entity_width * rows
 
     def _read_size(self, name: str) -> Size:
-        with suppress(InputError):  # the runs on this dataset will fail with the reason
+        with suppress(InputError):  # the runs on this dataset will report the error
             graphs = Federation.read(self._sources[name]).graphs.values()
             entities = sum(len(graph.entities) for graph in graphs)
             return Size(sum(len(graph.train) for graph in graphs), entities / len(graphs))

@@ -1,4 +1,4 @@
-"""Choosing settings by validation MRR: short runs of every candidate, of which the better half continues."""
+"""Chooses settings by validation MRR with successive halving."""
 
 import itertools
 import re
@@ -22,7 +22,7 @@ NOT_TUNED = (*REGISTRIES, "seed", "rounds")
 
 
 def default_candidates(config: Config, given: Collection[str] = ()) -> dict[str, list[Any]]:
-    """What settings suggest to try, and the value that each has now; settings `given` by the user are left out."""
+    """The values that settings suggest, and the current value; without the settings `given` by the user."""
     found: dict[str, list[Any]] = {}
     for part in REGISTRIES:
         settings = getattr(config, f"{part}_settings")
@@ -41,7 +41,7 @@ def read_candidates(texts: Sequence[str], config: Config) -> dict[str, list[Any]
         if not sign or name not in settings:
             raise InputError(f"--over {text}: expected NAME=VALUE,VALUE of a setting{suggest(name, settings)}")
         if name in found:
-            raise InputError(f"--over {text}: {name} is given twice; list all its values at once")
+            raise InputError(f"--over {text}: {name} is given twice; list all values in one --over")
         if name not in config.as_dict():
             raise InputError(f"--over {text}: {name} is not used by {config.title}")
         try:
@@ -58,7 +58,7 @@ def read_candidates(texts: Sequence[str], config: Config) -> dict[str, list[Any]
 
 @dataclass
 class Candidate:
-    """Values of the settings to choose, and the run that tries them."""
+    """A combination of settings and the run that tries it."""
 
     values: Mapping[str, Any]
     training: Training
@@ -68,11 +68,11 @@ class Candidate:
     error: str = ""
 
     def __post_init__(self) -> None:
-        """The run does not start before `advance`."""
+        """Prepare the run; `advance` starts it."""
         self.rounds = iter(self.training)
 
     def advance(self, until: int) -> Iterator[int]:
-        """Train up to a round and yield the number of each; a run that has stopped or failed does not continue."""
+        """Train up to a round and yield each round's number, unless the run has stopped or failed."""
         try:
             while self.rounds_done < until:
                 done = next(self.rounds, None)
@@ -88,7 +88,7 @@ class Candidate:
         self.best_mrr = max((mrr for mrr in evaluated if mrr is not None), default=float("-inf"))
 
     def evidence(self) -> dict[str, Any]:
-        """Values and outcome, for the record."""
+        """Settings, rounds and validation MRR, for the choices file."""
         outcome = {"rounds": self.rounds_done, "valid_mrr": round(self.best_mrr, 6) if self.best_mrr > 0 else 0.0}
         return {**self.values, **outcome, **({"failed": self.error} if self.error else {})}
 
@@ -109,8 +109,8 @@ def successive_halving(
 ) -> Iterator[tuple[int, list[Candidate]]]:
     """Successive halving (Jamieson and Talwalkar 2016): yields the rounds so far and all candidates, best first.
 
-    Candidates that continue come before those that were dropped, whatever their MRR. All stages take about the same
-    time; the first is as long as `seconds` allow, but at least one round. `notify` reports every round.
+    Remaining candidates come before dropped ones, regardless of MRR. All stages take about the same time; the first
+    has as many rounds as `seconds` allow, but at least one. `notify` reports every round.
     """
     began, names = time.monotonic(), list(candidates)
     choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*candidates.values())]
@@ -120,7 +120,7 @@ def successive_halving(
         return int(seconds / seconds_per_round / len(choices) / (stages + 1))
 
     notify(f"measuring the time of a round with {describe(choices[0])}")
-    with suppress(RunError):  # reported when the candidate's turn comes
+    with suppress(RunError):  # reported when this candidate runs
         next(iter(Training(federation, config.replace(**choices[0]), threads=threads)))
     possible = rounds_in_time(time.monotonic() - began)
     if possible < 1 and len(choices) > 1:
@@ -133,7 +133,7 @@ def successive_halving(
         for number, run in enumerate(continuing, 1):
             for done in run.advance(until):
                 notify(f"candidate {number} of {len(continuing)} ({describe(run.values)}), round {done} of {until}")
-        if first_stage:  # the round that was timed first may have included compilation: measure again
+        if first_stage:  # measure again: the first timed round may have included compilation
             possible = rounds_in_time((time.monotonic() - first_stage) / (every * len(runs))) // every * every
             first_stage = 0.0
             if possible > until:
@@ -152,21 +152,21 @@ def successive_halving(
 
 
 def _evaluated_every(config: Config, rounds: int) -> Config:
-    """The same with an evaluation at least every so many rounds, and patience for as many rounds as before."""
+    """A copy with an evaluation at least every `rounds` rounds, and patience for the same number of rounds."""
     every = max(1, min(config.eval_every, rounds))
     return config.replace(eval_every=every, patience=-(-config.patience * config.eval_every // every))
 
 
 def check_choices(path: Path) -> None:
-    """Refuse a file that a choice could not be added to."""
+    """Check that a choice can be added to this file."""
     if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}")
+        raise InputError(f"{path}: no such folder: {path.parent}")
     if path.exists():
         read_toml(path)
 
 
 def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], evidence: Sequence[Any]) -> None:
-    """Add a choice with its evidence to a file that plans read; an earlier choice for the same runs is replaced."""
+    """Add a choice to a choices file, replacing an earlier one for the same runs."""
     head = "# Chosen on validation triples by `pfedeg tune`; plans refer to this file.\n"
     intro, *blocks = re.split(r"(?m)^\[\[where\]\]\n", path.read_text(encoding="utf-8") if path.exists() else head)
     same = "".join(f"{axis} = {_toml(value)}\n" for axis, value in axes.items())

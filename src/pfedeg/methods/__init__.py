@@ -1,1 +1,1 @@
-"""Federated methods, one per file: what the server aggregates and what clients do with it."""
+"""Federated methods, one per file: aggregation on the server and its use by clients."""

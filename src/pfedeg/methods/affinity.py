@@ -1,6 +1,6 @@
-"""The client-wise relation graph: who learns how much from whom, and the knowledge mixed by it.
+"""The client-wise relation graph: how much each client learns from each other client.
 
-All work is done by compiled code over the owners of each id; `mixing_reference` says the same in plain numpy.
+Compiled code does the work, over the owners of each id; `mixing_reference` is the specification in plain numpy.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.methods.base import Weights
 from pfedeg.methods.mixing import addresses, per_thread, server_threads
 
-TABLES = 1 << 27  # bytes for tables of C × C numbers, one per thread: more clients, fewer threads that sum
+TABLES = 1 << 27  # bytes for the C × C tables of all threads; with many clients, fewer threads get a table
 
 
 def overlap_weights(shared: Shared, threads: int | None = None) -> Weights:
@@ -57,7 +57,7 @@ def similarities(shared: Shared, latest: Mapping[ClientId, Rows], threads: int |
     owners, clients, team = shared.ownership, len(shared.clients), server_threads(threads)
     uploads, width = addresses(shared, latest)
     tables = _tables(clients, threads)
-    # Whole numbers, as fine as 64 bits allow when an id adds at most e: for some hundred ids as fine as float64.
+    # Fixed-point sums, so that their order does not matter: each id adds at most e, and 64 bits must not overflow.
     scale = 2.0 ** (61 - len(owners.start).bit_length())
     inverses = per_thread(team.size, int(np.diff(owners.start).max(initial=0)), np.float64)
     team.run(mixing_compiled.similarities, owners, uploads, width, scale, inverses, tables)
@@ -65,13 +65,13 @@ def similarities(shared: Shared, latest: Mapping[ClientId, Rows], threads: int |
 
 
 def _tables(clients: int, threads: int | None) -> NDArray[np.int64]:
-    """A table of sums for every thread, as far as memory for them goes; further threads have nothing to do."""
+    """A table of sums per thread, for as many threads as `TABLES` bytes allow; the other threads stay idle."""
     most = max(1, TABLES // (8 * clients**2))
     return per_thread(min(server_threads(threads).size, most), clients**2, np.int64)
 
 
 def _symmetric(tables: NDArray[np.int64], clients: int, scale: float) -> Weights:
-    """The threads' sums for i < j, put together and for j < i too."""
+    """Add up the tables of all threads, which cover i < j, and mirror the result."""
     half: Weights = tables.sum(0)[: clients**2].reshape(clients, clients) / scale
     return half + half.T
 

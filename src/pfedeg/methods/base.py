@@ -1,4 +1,4 @@
-"""The Method and Strategy protocols: a federated method, the server's half and the clients' half in one place."""
+"""Method and Strategy: the interface of a federated method, with its server side and its client side."""
 
 import re
 from abc import ABC, abstractmethod
@@ -19,16 +19,16 @@ from pfedeg.models.base import Tables
 from pfedeg.settings import NoSettings, Value
 
 State = Mapping[str, NDArray[Any]]
-Weights = NDArray[np.float64]  # C × C, clients in the order of Shared.clients: how much row i takes from column j
+Weights = NDArray[np.float64]  # C × C, in the order of Shared.clients: how much row i takes from column j
 NO_CONTENTS = Contents(tables=())
 
 
 class ClientView(NamedTuple):
-    """What the clients' half of a strategy sees, at the client."""
+    """What the client side of a strategy can see."""
 
     graph: KnowledgeGraph
-    tables: Tables  # as they are now; not to be changed
-    ids: Ids  # the sorted aligned ids of the entities that another client has too
+    tables: Tables  # current values; do not change them
+    ids: Ids  # sorted aligned ids of the entities shared with other clients
     local: NDArray[np.intp]  # their rows in the entity table
     loss: float  # the mean loss of the client's last round; 0 before the first
 
@@ -39,31 +39,31 @@ class ClientView(NamedTuple):
 
 
 class Strategy(ABC):
-    """A method with its settings. State goes in and comes out; arguments are never changed.
+    """A method with its settings. It keeps no state: state is passed in and returned, and arguments are not changed.
 
-    The server's half is `init` and `aggregate`, the clients' half `upload`, `knowledge` and what `absorb` says.
+    The server side is `init` and `aggregate`; the client side is `upload`, `knowledge` and `absorb`.
     """
 
     absorb: Absorb = Absorb()  # how clients use the rows that they receive
     uploads: ClassVar[Contents] = Contents()  # what clients send
-    downloads: ClassVar[Contents] = Contents()  # what they are sent
+    downloads: ClassVar[Contents] = Contents()  # what clients receive
 
     def init(self, shared: Shared) -> State:
-        """What the server remembers between rounds, as named arrays."""
+        """The server's initial state, as named arrays."""
         return {}
 
     @abstractmethod
     def aggregate(
         self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Download]]:
-        """From every client's latest upload, the download of every selected client."""
+        """The new state, and a download for every selected client, from the latest uploads of all clients."""
 
     def upload(self, client: ClientView) -> Upload:
-        """What a client sends; by default the rows of its shared entities."""
+        """The upload of a client; by default the rows of its shared entities."""
         return Upload({"entity": client.shared_rows})
 
     def knowledge(self, client: ClientView, download: Download) -> Rows:
-        """The rows that `absorb` uses; by default those that were sent. Where none was sent, its own stays."""
+        """The rows that `absorb` uses; by default those of the download. Missing rows keep the client's own values."""
         return download.tables["entity"]
 
     def relation_graph(self, state: State) -> Weights | None:
@@ -73,27 +73,27 @@ class Strategy(ABC):
     def shares(
         self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
     ) -> dict[ClientId, float] | None:
-        """The share of each other owner in what the learner was sent of an entity; None if the method cannot say.
+        """The share of each other owner in the row of an entity that `learner` downloads; None if it is not defined.
 
-        `weights` is the learner's row of the relation graph, empty without one.
+        `weights` is the learner's row of the relation graph; empty if there is none.
         """
         return None
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method that can be chosen by name: what the rest of the program needs to know of it."""
+    """A method that users can choose by name, with all that the rest of the program needs to know about it."""
 
     name: str
-    label: str  # as tables print it
-    build: Callable[[Any, int | None], Strategy]  # from the settings, and the server's threads (None: all cores)
+    label: str  # in tables and figures
+    build: Callable[[Any, int | None], Strategy]  # from settings and the server's threads (None: all cores)
     settings: type = NoSettings
     summary: str = ""
     reference: str = ""
-    trains: Literal["alone", "pooled", "federated"] = "federated"  # each client alone, all data pooled, or by rounds
+    trains: Literal["alone", "pooled", "federated"] = "federated"  # clients alone, on pooled data, or in rounds
     role: Literal["baseline", "proposed", "ablation", "other"] = "other"  # in reports
-    defaults: Mapping[str, Value] = field(default_factory=dict)  # for common settings, where they differ
-    color: str = ""  # in pictures, as #rrggbb
+    defaults: Mapping[str, Value] = field(default_factory=dict)  # of common settings, where they differ
+    color: str = ""  # in figures, as #rrggbb
 
     def __post_init__(self) -> None:
         """Refuse what a report or a run would stumble over later."""
@@ -106,5 +106,5 @@ class Method:
 
     @property
     def is_federated(self) -> bool:
-        """Whether rows travel."""
+        """Whether clients exchange anything."""
         return self.trains == "federated"

@@ -1,4 +1,4 @@
-"""Collective: one model on all clients' triples, as if data could be pooled."""
+"""Collective: one model on all clients' triples, as if the data could be pooled."""
 
 from pfedeg.methods.base import Method
 from pfedeg.methods.single import EPOCHS, Alone
@@ -6,7 +6,7 @@ from pfedeg.methods.single import EPOCHS, Alone
 METHOD = Method(
     name="collective",
     label="Collective",
-    summary="one model on all triples, which no federation could do",
+    summary="one model on all triples; needs pooled data",
     build=lambda settings, threads: Alone(),
     trains="pooled",
     role="baseline",

@@ -1,4 +1,4 @@
-"""What travels between clients and server: tables of rows by aligned id, and scalars. Checked on both sides."""
+"""Uploads and downloads: tables of rows by aligned id, and scalars; and what a method declares about them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,29 +12,29 @@ from pfedeg.graphs.triples import Ids
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a client sends after a round: rows by table, and numbers by name."""
+    """What a client sends after a round: rows by table name, scalars by name."""
 
     tables: Mapping[str, Rows] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its rows and scalars."""
+        """The size of the rows and scalars in bytes."""
         return sum(rows.nbytes for rows in self.tables.values()) + 8 * len(self.scalars)
 
 
 @dataclass(frozen=True, slots=True)
 class Download(Upload):
-    """What a client is sent before a round."""
+    """What a client receives before a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTable:
-    """A table that a method declares to travel: rows of entities that another client has too."""
+    """A table that a method exchanges: rows of entities shared with other clients."""
 
     name: str
     width: int | None = None  # numbers per row; None: as many as the model has per entity
-    partial: bool = False  # whether only some of the rows may be sent
+    partial: bool = False  # whether some of the rows may be missing
 
 
 ENTITY = SharedTable("entity")
@@ -42,15 +42,15 @@ ENTITY = SharedTable("entity")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Which tables and scalars an upload or a download has."""
+    """The tables and scalars of an upload or a download, as a method declares them."""
 
     tables: tuple[SharedTable, ...] = (ENTITY,)
     scalars: tuple[str, ...] = ()
 
     def check(self, message: Upload, shared: Ids, entity_width: int) -> None:
-        """Raise ValueError, saying what is wrong, unless the message has exactly these contents, finite and in shape.
+        """Raise ValueError unless the message has exactly these contents, all finite and of the right shape and type.
 
-        `shared` holds the sorted ids of the client's entities that another client has too.
+        `shared` has the sorted ids of the entities that the client shares with others.
         """
         _check_names("tables", message.tables, [table.name for table in self.tables])
         _check_names("scalars", message.scalars, self.scalars)

@@ -12,7 +12,7 @@ from pfedeg.methods.mixing import mean
 
 @dataclass(frozen=True, slots=True)
 class FedE(Strategy):
-    """The plain mean. FedEC differs only in what clients do with it."""
+    """The plain mean. FedEC aggregates in the same way and differs only on the client side."""
 
     absorb: Absorb = Absorb(replace=True)
     threads: int | None = None

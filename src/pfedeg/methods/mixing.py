@@ -1,4 +1,4 @@
-"""The server's mixing of uploaded rows: each aligned id over its owners."""
+"""Mixes uploaded rows on the server: for each aligned id, over the clients that own it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -31,7 +31,7 @@ def mix(
 
     K_i[e] = p · (Σ_{j owns e} W_ij E_j[e]) / (Σ_{j owns e} W_ij) + (1 − p) · E_i[e], computed as
     E_i[e] + p · Σ_{j owns e} W_ij (E_j[e] − E_i[e]) / Σ_{j owns e} W_ij, which leaves equal rows exactly as they are.
-    `out` may hold memory for the new rows of all selected clients, one client after another.
+    `out` is optional memory for the new rows of all selected clients, in order.
     """
     from pfedeg.methods import mixing_compiled
 
@@ -47,7 +47,7 @@ def mean(
     threads: int | None = None,
     out: Mat | None = None,
 ) -> dict[ClientId, Rows]:
-    """FedE: the plain mean over the owners of each id, the same for all of them; `out` as in `mix`."""
+    """FedE: the plain mean over the owners of each id; `out` as in `mix`."""
     from pfedeg.methods import mixing_compiled
 
     team = server_threads(threads)
@@ -64,7 +64,7 @@ def _run(
     team: "Team",
     *arguments: Any,
 ) -> dict[ClientId, Rows]:
-    """New rows for the selected clients, all in one array: the system hands out one large piece of memory faster."""
+    """New rows for the selected clients, as views of one array: a single large allocation is faster."""
     uploads, width = addresses(shared, latest)
     shape = (sum(len(shared.travelling[client]) for client in selected), width)
     values = np.empty(shape, np.float32) if out is None else out
@@ -82,7 +82,7 @@ def _run(
 
 
 def addresses(shared: Shared, latest: Mapping[ClientId, Rows]) -> tuple[NDArray[np.uintp], int]:
-    """The address of each client's first row, and the width of rows; checked here, since compiled code cannot."""
+    """The address of each client's first row, and the row width; checks shapes, which compiled code cannot do."""
     width = _width(latest)
     for client, ids in shared.travelling.items():
         rows = latest[client]
@@ -100,12 +100,12 @@ def _width(latest: Mapping[ClientId, Rows]) -> int:
 
 @cache
 def server_threads(threads: int | None) -> "Team":
-    """A team of threads, by default one per core; results do not depend on their number."""
+    """A thread team, by default one thread per core; results do not depend on the number."""
     from pfedeg.engine.lowlevel.compile import Team
 
     return Team(threads or cores())
 
 
 def per_thread(threads: int, size: int, kind: type[np.generic]) -> NDArray[Any]:
-    """Zeros for each thread, far enough apart."""
+    """Zeros for each thread, spaced so that no two threads share a cache line."""
     return np.zeros((threads, size + SPACING // np.dtype(kind).itemsize), kind)

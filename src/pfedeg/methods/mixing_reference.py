@@ -1,4 +1,4 @@
-"""The server's update in plain numpy, two clients at a time: the specification of what is compiled."""
+"""The server's update in plain numpy, pair by pair of clients: the specification of the compiled code."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -52,7 +52,7 @@ def mix(
 
 
 def mean(shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[ClientId]) -> dict[ClientId, Rows]:
-    """The plain mean over the owners of each id, the same for all of them."""
+    """The plain mean over the owners of each id."""
     width = next(iter(latest.values())).values.shape[1]
     total = np.zeros((len(shared.owners), width))  # float64: the mean of equal rows is exactly that row
     for client in shared.clients:
@@ -66,7 +66,7 @@ def mean(shared: Shared, latest: Mapping[ClientId, Rows], selected: Sequence[Cli
 
 
 def _pairs(shared: Shared) -> Iterator[tuple[int, int, NDArray[np.intp], NDArray[np.intp]]]:
-    """Every two clients i < j that share ids, and where these stand among the travelling ids of each."""
+    """Every pair of clients i < j that share ids, with the positions of these ids in the rows of each."""
     ids = list(shared.travelling.values())
     for i, mine in enumerate(ids):
         for j in range(i + 1, len(ids)):

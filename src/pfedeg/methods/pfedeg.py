@@ -14,41 +14,41 @@ from pfedeg.methods.mixing import mix
 from pfedeg.settings import setting, setting_fields
 
 REFERENCE = "Zhang et al. 2025"
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)  # what the paper chooses p and β from
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)  # the values that the paper tries for p and β
 BETAS = (3e-4, 4e-4, 5e-4, 6e-4, 1e-3)
 
 
 @dataclass(frozen=True, slots=True)
 class InitSettings:
-    """Settings of the variants without a pull."""
+    """Settings of the variants without the pull."""
 
     p: float = setting(0.5, "share of the others in a client's knowledge", least=0, most=1, candidates=SHARES)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings(InitSettings):
-    """With the pull towards the knowledge."""
+    """Adds the pull towards the knowledge."""
 
     beta: float = setting(3e-3, "strength β of the pull towards the knowledge", least=0, candidates=BETAS)
 
 
 @dataclass(frozen=True, slots=True)
 class PlusInitSettings(InitSettings):
-    """With the choice of PFedEG+."""
+    """Adds the setting of PFedEG+."""
 
     reduce: Literal["sum", "mean"] = setting("sum", "how PFedEG+ reduces exp(cos) over shared entities")
 
 
 @dataclass(frozen=True, slots=True)
 class PlusSettings(Settings):
-    """With the pull and the choice of PFedEG+."""
+    """Adds the pull and the setting of PFedEG+."""
 
     reduce: Literal["sum", "mean"] = setting("sum", "how PFedEG+ reduces exp(cos) over shared entities")
 
 
 @dataclass(frozen=True, slots=True)
 class Mixing(Strategy):
-    """K_i[e] = p · Σ_j W_ij E_j[e] / Σ_j W_ij + (1 − p) · E_i[e]: what PFedEG* and PFedEG+ have in common."""
+    """K_i[e] = p · Σ_j W_ij E_j[e] / Σ_j W_ij + (1 − p) · E_i[e]: common to PFedEG* and PFedEG+."""
 
     absorb: Absorb
     p: float = 0.5
@@ -61,7 +61,7 @@ class Mixing(Strategy):
     def shares(
         self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
     ) -> dict[ClientId, float]:
-        """P · W_ij / Σ_{k owns e} W_ik, largest first."""
+        """The shares p · W_ij / Σ_{k owns e} W_ik, largest first."""
         total = sum(weights.get(name, 0.0) for name in owners)
         if not total:
             return {}
@@ -78,10 +78,10 @@ class Mixing(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class PFedEGStar(Mixing):
-    """Affinity from the number of shared entities, computed once."""
+    """Weights from the number of shared entities, computed once."""
 
     def init(self, shared: Shared) -> State:
-        """The weights stay the same in every round."""
+        """Compute W, which stays the same in every round."""
         return {"weights": overlap_weights(shared, self.threads)}
 
     def aggregate(
@@ -93,14 +93,14 @@ class PFedEGStar(Mixing):
 
 @dataclass(frozen=True, slots=True)
 class PFedEGPlus(Mixing):
-    """Affinity from the distance of shared embeddings, computed from the latest uploads in every round."""
+    """Weights from the distance of shared embeddings, recomputed from the latest uploads in every round."""
 
     reduce: Literal["sum", "mean"] = "sum"
 
     def aggregate(
         self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Download]]:
-        """New weights W, then mix the uploads by them."""
+        """Recompute W, then mix the uploads by it."""
         latest = {client: upload.tables["entity"] for client, upload in uploads.items()}
         weights = distance_weights(shared, latest, self.reduce, self.threads)
         return {"weights": weights}, self._mix(shared, uploads, weights, selected)

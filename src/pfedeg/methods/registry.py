@@ -1,4 +1,4 @@
-"""The methods by name, in the order of the paper's tables."""
+"""The registry of methods, in the order of the paper's tables."""
 
 from pfedeg.methods.base import Method
 from pfedeg.registry import Registry

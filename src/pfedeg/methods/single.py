@@ -1,4 +1,4 @@
-"""Single: each client alone. Its strategy sends nothing, and Collective uses it too."""
+"""Single: each client trains alone. Its strategy exchanges nothing; Collective uses it, too."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ EPOCHS: dict[str, Value] = {"epochs": 1, "rounds": 900, "moments": "keep", "eval
 
 
 class Alone(Strategy):
-    """Nothing travels."""
+    """Exchanges nothing."""
 
     uploads = NO_CONTENTS
     downloads = NO_CONTENTS
@@ -19,17 +19,17 @@ class Alone(Strategy):
     def aggregate(
         self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Download]]:
-        """Nothing to send."""
+        """Nothing to exchange."""
         return state, dict.fromkeys(selected, Download())
 
     def upload(self, client: ClientView) -> Upload:
-        """Nothing to send."""
+        """Nothing to exchange."""
         return Upload()
 
     def shares(
         self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
     ) -> dict[ClientId, float]:
-        """Nobody learns from anybody."""
+        """No other client contributes."""
         return {}
 
 

@@ -1,1 +1,1 @@
-"""Embedding models, one per file: equation, gradients, table widths."""
+"""Embedding models, one per file: equation, gradients and row widths."""

@@ -1,7 +1,7 @@
-"""The Model protocol: an equation with its gradients and table widths; tables and how they start.
+"""The Model protocol: score, gradients and row widths; and the embedding tables with their initial values.
 
 A model scores a triple in two steps: a query q = compose(h, r), then score(q, t). The functions take arrays whose last
-axis is the row of a table. numpy runs them as they are; the compiled engine has loops of its own for some models.
+axis is an embedding row. numpy runs them directly; the compiled engine has its own code for some models.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from pfedeg import aligned_arrays, randomness
 from pfedeg.settings import Value, build_settings, setting
 
 Mat = NDArray[np.float32]
-Array = NDArray[Any]  # float32 in use, float64 when checked by finite differences
+Array = NDArray[Any]  # float32 in training, float64 in tests with finite differences
 
 
 class Model(Protocol):
@@ -35,7 +35,7 @@ class Model(Protocol):
 
     @property
     def start_range(self) -> float:
-        """Tables start uniform in ± this."""
+        """The initial values are uniform in ± this."""
 
     def compose(self, h: Array, r: Array) -> Array:
         """The query q of (h, r, ?)."""
@@ -50,23 +50,25 @@ class Model(Protocol):
         """The score of query q and candidate t."""
 
     def score_backward(self, q: Array, t: Array) -> tuple[Array, Array]:
-        """Gradients of the score by q and by t."""
+        """Gradients of the score with respect to q and t."""
 
 
 @dataclass(frozen=True)
 class ModelType:
-    """A model that can be chosen by name: `model_type(dim, gamma=…)` builds it."""
+    """A model that users can choose by name; `model_type(dim, gamma=…)` builds it."""
 
     name: str
     label: str
-    build: Callable[[int, Any], Model]  # from the dimension and the settings
+    build: Callable[[int, Any], Model]  # from dimension and settings
     settings: type
     summary: str = ""
     reference: str = ""
-    defaults: Mapping[str, Value] = field(default_factory=dict)  # for settings of methods that suit this model better
+    defaults: Mapping[str, Value] = field(
+        default_factory=dict
+    )  # of method settings, where this model works better with others
 
     def __call__(self, dim: int, **settings: Value) -> Model:
-        """The model with its dimension and settings."""
+        """Build the model with this dimension and these settings."""
         return self.build(dim, build_settings(self.settings, settings))
 
 
@@ -74,7 +76,9 @@ class ModelType:
 class MarginSettings:
     """The setting of the built-in models."""
 
-    gamma: float = setting(10.0, "margin γ of the distance models; tables start uniform in ± (γ + 2) / m", above=0)
+    gamma: float = setting(
+        10.0, "margin γ of the distance models; initial values are uniform in ± (γ + 2) / m", above=0
+    )
 
 
 class Tables(NamedTuple):
@@ -89,6 +93,6 @@ class Tables(NamedTuple):
 
 
 def start_rows(model: Model, width: int, key: int, ids: NDArray[np.integer]) -> Mat:
-    """The first values of the rows `ids`: a function of the key and the id alone."""
+    """The initial values of the rows `ids`, which depend only on the key and the id."""
     counters = ids.astype(np.uint64)[:, None] * np.uint64(width) + randomness.counters(width)
     return ((2 * randomness.uniform(key, counters) - 1) * model.start_range).astype(np.float32)

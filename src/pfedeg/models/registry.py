@@ -1,4 +1,4 @@
-"""The models by name."""
+"""The registry of models."""
 
 from pfedeg.models.base import ModelType
 from pfedeg.registry import Registry

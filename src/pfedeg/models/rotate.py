@@ -9,7 +9,7 @@ from pfedeg.models.complex_numbers import halves, times
 
 
 class RotatE(NamedTuple):
-    """s = γ − Σ_k |h_k · e^{iθ_k} − t_k|, θ = r · π / start range (Sun et al. 2019)."""
+    """s = γ − Σ_k |h_k · e^{iθ_k} − t_k|, θ = r · π / initial range (Sun et al. 2019)."""
 
     dim: int
     gamma: float = 10.0
@@ -24,7 +24,7 @@ class RotatE(NamedTuple):
 
     @property
     def phase(self) -> float:
-        """θ = phase · r, so that the start range of r covers the whole circle."""
+        """θ = phase · r, so that the initial range of r covers the whole circle."""
         return float(np.pi / self.start_range)
 
     @property

@@ -1,1 +1,1 @@
-"""Training objectives, one per file, and the regularisers that tie a client's tables to what the server sent."""
+"""Training objectives, one per file, and the regularisers towards the rows received from the server."""

@@ -1,4 +1,4 @@
-"""The Objective protocol: from the scores of positives and their negatives to losses and gradients."""
+"""The Objective protocol: losses and gradients from the scores of positives and their negatives."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ class Objective(Protocol):
     """An objective with its settings."""
 
     def loss(self, positive: Array, negative: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """The loss of every positive, and its gradients by the scores.
+        """The loss of every positive, and its gradients with respect to the scores.
 
-        `positive` holds the score of each positive (b,), `negative` those of its negatives (b, n); only the negatives
-        in `mask` count. The second and third result have the shapes of `positive` and `negative`.
+        `positive` has the scores of the positives (b,), `negative` those of their negatives (b, n); negatives outside
+        `mask` are ignored. The second and third result have the shapes of `positive` and `negative`.
         """
 
 
 @dataclass(frozen=True)
 class ObjectiveType:
-    """An objective that can be chosen by name."""
+    """An objective that users can choose by name."""
 
     name: str
     label: str
@@ -32,11 +32,11 @@ class ObjectiveType:
     settings: type = NoSettings
     summary: str = ""
     reference: str = ""
-    defaults: Mapping[str, Value] = field(default_factory=dict)  # for other settings
+    defaults: Mapping[str, Value] = field(default_factory=dict)  # of other settings, where they differ
 
 
 def softmax(x: Array, mask: NDArray[np.bool_]) -> Array:
-    """The softmax along the last axis over the places in the mask; all zero where there is none."""
+    """The softmax along the last axis within the mask; zeros where the mask is empty."""
     top = np.max(x, -1, keepdims=True, where=mask, initial=-np.inf)
     weight = np.exp(np.minimum(x - np.where(np.isfinite(top), top, 0), 0)) * mask
     total = weight.sum(-1, keepdims=True)

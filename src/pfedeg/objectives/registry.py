@@ -1,4 +1,4 @@
-"""The objectives by name."""
+"""The registry of objectives."""
 
 from pfedeg.objectives.base import ObjectiveType
 from pfedeg.registry import Registry

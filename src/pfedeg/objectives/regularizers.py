@@ -1,4 +1,4 @@
-"""What ties a client's entity table to the server's knowledge: PFedEG's pull towards K, and FedEC's contrast."""
+"""Regularisers towards the rows received from the server: PFedEG's pull and FedEC's contrast."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def contrast_gradient(
 
 
 def _cosine(e: Array, other: Array) -> tuple[Array, Array]:
-    """Cosines of paired rows and their gradient by e; both 0 where a row is zero."""
+    """Cosines of paired rows and their gradient with respect to e; both are 0 for zero rows."""
     length_e, length = np.sqrt((e * e).sum(-1)), np.sqrt((other * other).sum(-1))
     product = length_e * length
     positive = product > 0

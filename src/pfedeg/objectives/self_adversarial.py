@@ -14,7 +14,9 @@ from pfedeg.settings import setting
 class SelfAdversarial:
     """L_KGE = ½ [ −log σ(s(h,r,t)) − Σ_j w_j log σ(−s(h,r,t'_j)) ],  w = softmax(α · s(h,r,t'_·)) held constant."""
 
-    alpha: float = setting(1.0, "temperature α of the self-adversarial weights; 0 weighs all negatives alike", least=0)
+    alpha: float = setting(
+        1.0, "temperature α of the self-adversarial weights; 0 weighs all negatives equally", least=0
+    )
 
     def loss(self, positive: Array, negative: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         w = softmax(self.alpha * negative, mask)

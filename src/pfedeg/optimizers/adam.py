@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2015), dense: every row of a table moves in every step."""
+"""Adam (Kingma and Ba 2015), dense: every step updates all rows."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from pfedeg.models.base import Tables
 from pfedeg.optimizers.base import OptimizerState, OptimizerType
 from pfedeg.settings import setting
 
-REACH = 7.3  # no sequence of gradients moves a number further than so many learning rates per step
+REACH = 7.3  # the most learning rates per step that a number can move, whatever the gradients
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The Optimizer protocol: state as named arrays, and a step that changes tables in place."""
+"""The Optimizer protocol: state as named arrays, and a step that updates tables in place."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,18 +19,18 @@ class Optimizer(Protocol):
         """The state before the first step."""
 
     def step(self, tables: Tables, state: OptimizerState, gradient: Tables) -> None:
-        """One step on both tables; changes tables and state in place."""
+        """Make one step: update both tables and the state in place."""
 
     def reach(self, steps: int) -> float:
-        """How far a number can move at most in so many steps, whatever the gradients; infinite where unbounded.
+        """The furthest that a number can move in this many steps, whatever the gradients; infinite if unbounded.
 
-        A server refuses uploads that have moved further.
+        The server refuses uploads that moved further.
         """
 
 
 @dataclass(frozen=True)
 class OptimizerType:
-    """An optimiser that can be chosen by name."""
+    """An optimiser that users can choose by name."""
 
     name: str
     label: str
@@ -38,4 +38,4 @@ class OptimizerType:
     settings: type = NoSettings
     summary: str = ""
     reference: str = ""
-    defaults: Mapping[str, Value] = field(default_factory=dict)  # for other settings
+    defaults: Mapping[str, Value] = field(default_factory=dict)  # of other settings, where they differ

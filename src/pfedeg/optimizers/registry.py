@@ -1,4 +1,4 @@
-"""The optimisers by name."""
+"""The registry of optimisers."""
 
 from pfedeg.optimizers.base import OptimizerType
 from pfedeg.registry import Registry

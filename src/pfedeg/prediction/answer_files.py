@@ -1,4 +1,4 @@
-"""Writers of answers: Parquet, CSV and JSON lines, atomic and in bounded memory."""
+"""Writes answers as Parquet, CSV or JSON lines, atomically and in bounded memory."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ def printer() -> Iterator[Write]:
 
 @contextmanager
 def writer(out: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Write rows to a file, which appears once all are written."""
+    """Write rows to a file, which appears when it is complete."""
     if out.suffix not in (".parquet", ".csv", ".jsonl"):
         raise InputError(f"--out {out}: expected a file name ending in .parquet, .csv or .jsonl")
     if not out.parent.is_dir():
@@ -46,7 +46,7 @@ def writer(out: Path, columns: Sequence[str]) -> Iterator[Write]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Write rows to a Parquet file, about ten thousand at a time."""
+    """Write rows to a Parquet file in groups of about ten thousand."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

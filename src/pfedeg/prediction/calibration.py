@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Fit = Literal["isotonic", "platt"]
-ANSWERS = 10  # per question
+TOP_ANSWERS = 10  # per question
 BINS = 10
-MIN_FOR_LINE = 20  # answers in a bin to be connected by the line of the plot
+MIN_FOR_LINE = 20  # smaller bins are not connected by the line of the plot
 MIN_CORRECT = 10  # correct answers needed for a fit
 
 
@@ -42,17 +42,17 @@ class Bin:
 def collect(answerer: Answerer, graph: KnowledgeGraph, split: Split, hidden: Sequence[Split]) -> Pairs:
     """The ten best answers to (h, r, ?) for every triple of a split, except those in the hidden splits.
 
-    Answers from any other split are excluded, too: they are neither correct nor wrong here.
+    Answers known from any other split are excluded, too, since they count neither as correct nor as wrong.
     """
     questions = [(h, r) for h, r in np.unique(graph.triples(split)[:, :2], axis=0).tolist()]
     found: list[tuple[float, bool]] = []
-    for answers in answerer.answers(questions, ANSWERS, hidden=hidden):
+    for answers in answerer.answers(questions, TOP_ANSWERS, hidden=hidden):
         found += [(each.score, each.known == split) for each in answers if each.known in (None, split)]
     return Pairs(np.array([score for score, _ in found]), np.array([correct for _, correct in found], bool))
 
 
 def require_scikit_learn() -> None:
-    """Raise InputError unless scikit-learn is installed."""
+    """Raise InputError if scikit-learn is missing."""
     if find_spec("sklearn") is None:
         raise InputError("calibration needs scikit-learn: pip install 'pfedeg[calibrate]'")
 
@@ -104,8 +104,8 @@ def draw(curves: dict[str, list[Bin]]) -> "Figure":
         axes.plot([each.predicted for each in many], [each.observed for each in many], color=f"C{place}", linewidth=1)
         sizes = [6 + 1.5 * each.answers**0.5 for each in bins]
         places = [each.predicted for each in bins], [each.observed for each in bins]
-        whole: dict[str, Any] = {"clip_on": False, "zorder": 3}  # the frame does not clip dots at the edges
-        axes.scatter(*places, sizes, color=f"C{place}", label=name, alpha=0.7, edgecolors="none", **whole)
+        style: dict[str, Any] = {"clip_on": False, "zorder": 3}  # do not clip dots at the edges
+        axes.scatter(*places, sizes, color=f"C{place}", label=name, alpha=0.7, edgecolors="none", **style)
     axes.set_xlabel("predicted probability")
     axes.set_ylabel("observed share of correct test answers")
     axes.set_xlim(0, 1)
@@ -114,7 +114,7 @@ def draw(curves: dict[str, list[Bin]]) -> "Figure":
     return figure
 
 
-def table(bins: Sequence[Bin]) -> Iterator[dict[str, Any]]:
-    """The bins as JSON objects."""
+def as_rows(bins: Sequence[Bin]) -> Iterator[dict[str, Any]]:
+    """The bins as dictionaries."""
     for each in bins:
         yield {"answers": each.answers, "predicted": each.predicted, "observed": each.observed}

@@ -1,1 +1,1 @@
-"""Training: settings, clients, the round loop, evaluation, run folders."""
+"""Training: settings, clients, the round loop, evaluation and run folders."""

@@ -1,4 +1,4 @@
-"""One client: how its tables start, how they take in knowledge and train, and what it uploads of them."""
+"""One client: initial tables, use of downloads, local training, uploads and evaluation."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,21 +23,21 @@ KNOWLEDGE = Contents((SharedTable("entity", partial=True),))
 
 
 class ClientState(NamedTuple):
-    """All that changes at a client from round to round."""
+    """The state of a client between rounds."""
 
     tables: Tables
-    optimizer: OptimizerState | None  # kept from round to round only where the settings say so
-    trained: bool  # whether it has trained at all
+    optimizer: OptimizerState | None  # None with moments = reset
+    trained: bool  # whether the client has trained in any round
     loss: float = 0.0  # of its last round
 
     def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
-        """Its arrays by names, to be kept in a file."""
+        """All arrays by name, for a checkpoint."""
         tables = {f"{prefix}tables/{name}": table for name, table in self.tables._asdict().items()}
         return tables | {f"{prefix}optimizer/{name}": array for name, array in (self.optimizer or {}).items()}
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], trained: bool, loss: float, prefix: str = "") -> "ClientState":
-        """The counterpart of `arrays`."""
+        """The inverse of `arrays`."""
         tables = Tables(*(arrays[f"{prefix}tables/{name}"] for name in Tables._fields))
         start = f"{prefix}optimizer/"
         optimizer = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
@@ -45,12 +45,12 @@ class ClientState(NamedTuple):
 
 
 class Client:
-    """A client's graph and settings; its state goes in and comes out."""
+    """A client's graph and settings. It has no state: `ClientState` is passed in and returned."""
 
     def __init__(
         self, name: ClientId, graph: KnowledgeGraph, aligned: Ids, travelling: Ids, config: Config, strategy: Strategy
     ) -> None:
-        """`aligned` is the aligned id of every entity, `travelling` the sorted ones that others own too."""
+        """`aligned` has the aligned id of every entity, `travelling` the sorted ids of shared entities."""
         self.name, self.graph, self.strategy = name, graph, strategy
         self.recipe = config.build_recipe(strategy.absorb)
         self.model = self.recipe.model
@@ -61,7 +61,7 @@ class Client:
         self._evaluator = Evaluator(graph)
 
     def start(self) -> ClientState:
-        """Aligned entities start from the same values everywhere (or, independent, each client from its own)."""
+        """The initial tables. With start = shared, aligned entities have the same initial values at every client."""
         config, shared = self._config, self._config.start == "shared"
         key = randomness.key("start", "entity", config.seed) if shared else self._key("start", "entity")
         ids = self._aligned if shared else np.arange(len(self._aligned))
@@ -71,7 +71,7 @@ class Client:
         return ClientState(Tables(entity, relation), None, False)
 
     def step(self, state: ClientState, number: int, download: Download, engine: Engine) -> tuple[ClientState, float]:
-        """The client's half of round `number`: take in what was sent, train; the mean loss."""
+        """The client's part of round `number`: use the download and train. Returns the new state and the mean loss."""
         absorb, before = self.recipe.absorb, state.tables.entity
         rows = self._knowledge(state, download)
         replaced = self._replaced(state.tables, rows)
@@ -96,19 +96,19 @@ class Client:
         return ClientState(tables, optimizer if self._config.moments == "keep" else None, True, loss), loss
 
     def training_size(self) -> int:
-        """How much work a round is, in rows that are visited."""
+        """The work of a round, in visited rows."""
         triples, batches = len(self.graph.train), self.recipe.batches
         return triples * batches.negatives + -(-triples // batches.size) * len(self.graph.entities)
 
     def absorbed(self, state: ClientState, download: Download) -> Tables:
-        """The tables with the received rows in place; rows that did not travel stay."""
+        """The tables with downloaded rows in place of the client's own."""
         return self._replaced(state.tables, self._knowledge(state, download))
 
     def upload(self, state: ClientState) -> Upload:
-        """What the client sends."""
+        """The upload, checked against what the method declares."""
         with named_failure(f"client {self.name!r}: {type(self.strategy).__name__}.upload"):
             upload = self.strategy.upload(self._view(state))
-        self._check(self.strategy.uploads, upload, "sends")
+        self._check(self.strategy.uploads, upload, "upload")
         return upload
 
     def evaluate(self, tables: Tables, split: Split, engine: Engine) -> Metrics:
@@ -120,23 +120,23 @@ class Client:
         return ClientView(self.graph, state.tables, self.travelling, self._rows, state.loss)
 
     def _knowledge(self, state: ClientState, download: Download) -> Rows | None:
-        """The rows that the strategy makes of a download; None where nothing travels."""
+        """The rows that the strategy computes from a download; None if the method exchanges no tables."""
         if not self.strategy.downloads.tables:
             return None
         with named_failure(f"client {self.name!r}: {type(self.strategy).__name__}.knowledge"):
             rows = self.strategy.knowledge(self._view(state), download)
-        self._check(KNOWLEDGE, Upload({"entity": rows}), "makes of a download")
+        self._check(KNOWLEDGE, Upload({"entity": rows}), "knowledge")
         return rows
 
-    def _check(self, contents: Contents, message: Upload, does: str) -> None:
+    def _check(self, contents: Contents, message: Upload, part: str) -> None:
         try:
             contents.check(message, self.travelling, self.model.entity_width)
         except (ValueError, AttributeError, TypeError) as error:
-            text = f"what client {self.name!r} {does} by the method {self._config.method_type.label} is invalid"
+            text = f"method {self._config.method_type.label}, client {self.name!r}: invalid {part}"
             raise InputError(f"{text}: {error}") from None
 
     def _replaced(self, tables: Tables, rows: Rows | None) -> Tables:
-        """The tables with some rows of shared entities replaced."""
+        """A copy of the tables with these rows of shared entities replaced."""
         result = tables.copy()
         if rows is not None and len(rows.ids):
             result.entity[self._rows[np.searchsorted(self.travelling, rows.ids)]] = rows.values
@@ -149,9 +149,9 @@ class Client:
 def build_clients(
     graphs: Mapping[ClientId, KnowledgeGraph], shared: Shared, config: Config, strategy: Strategy
 ) -> dict[ClientId, Client]:
-    """The clients of a federation; without rows that travel, none of their entities counts as shared."""
-    federated, nobody = config.method_type.is_federated, np.zeros(0, np.int32)
+    """The clients of a federation; if the method is not federated, no entity counts as shared."""
+    federated, no_ids = config.method_type.is_federated, np.zeros(0, np.int32)
     return {
-        name: Client(name, graph, shared.ids[name], shared.travelling[name] if federated else nobody, config, strategy)
+        name: Client(name, graph, shared.ids[name], shared.travelling[name] if federated else no_ids, config, strategy)
         for name, graph in graphs.items()
     }

@@ -1,6 +1,6 @@
-"""The settings of a run: those that every method has, and those of its method, model, objective and optimiser.
+"""The settings of a run: common ones, and those of its method, model, objective and optimiser.
 
-No setting is ever None. What is not given comes from the method, then the model, then the field itself.
+No setting is ever None. The default of a setting is that of the method, else of the model, else of the field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,26 +38,26 @@ PART_HELP = {
 }
 RESERVED = (*REGISTRIES, "schema", "preset", "config", "file", "path", "out", "resume", "secret", "threads", "json",
             "as_json", "over", "minutes", "choices", "help")  # fmt: skip  # options of commands, keys of files
-FEDERATED_ONLY = ("fraction", "evaluate")  # settings that nothing depends on where no rows travel
+FEDERATED_ONLY = ("fraction", "evaluate")  # unused by methods that are not federated
 
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """The settings of a run. `Config(method="fede", rounds=20, lr=0.005)`: any setting of any part by its name.
+    """The settings of a run. `Config(method="fede", rounds=20, lr=0.005)`: any setting by its name.
 
-    A part is a built-in name, `package.module:NAME`, or the object itself. Settings that the chosen parts do not use
-    are ignored.
+    Method, model, objective and optimiser are a built-in name, `package.module:NAME`, or the object itself. Settings
+    that these do not use are ignored.
     """
 
     method: str
     model: str
     objective: str
     optimizer: str
-    method_settings: Any = field(repr=False)  # of the method's own settings type, and so on
+    method_settings: Any = field(repr=False)  # an instance of `Method.settings`, and so on
     model_settings: Any = field(repr=False)
     objective_settings: Any = field(repr=False)
     optimizer_settings: Any = field(repr=False)
-    seed: int = setting(0, "all random numbers follow from it", least=0)
+    seed: int = setting(0, "random seed", least=0)
     rounds: int = setting(300, "maximum number of rounds; a round of Single and Collective is one epoch", least=1)
     epochs: int = setting(3, "local epochs per round", least=1)
     batch: int = setting(512, "triples per batch", least=1)
@@ -80,7 +80,7 @@ class Config:
     patience: int = setting(5, "evaluations in a row without a new best after which training stops", least=1)
 
     def __init__(self, method: Any = None, model: Any = None, **given: Any) -> None:
-        """Check everything and fill in what is not given."""
+        """Check the given settings and fill in the defaults."""
         wanted = {
             "method": method,
             "model": model,
@@ -96,7 +96,8 @@ class Config:
         common = setting_fields(Config)
         types = {part: found.settings for part, found in parts.items()}
         known = _check_distinct({part: (names[part], types[part]) for part in parts})
-        for name in [name for name in given if name not in known]:  # of other methods and models: checked, not used
+        # Settings of other methods and models are checked, then ignored.
+        for name in [name for name in given if name not in known]:
             other = all_settings().get(name)
             if other is None:
                 raise InputError(f"unknown setting {name!r}{suggest(name, all_settings())}")
@@ -118,7 +119,7 @@ class Config:
             object.__setattr__(self, name, check_setting(Config, item, value))
 
     def as_dict(self) -> dict[str, Value]:
-        """All settings that the run depends on, by name: what is saved, compared and shown."""
+        """All settings that the run depends on, by name; this is what run folders store."""
         found: dict[str, Value] = {part: getattr(self, part) for part in REGISTRIES}
         unused = FEDERATED_ONLY if not self.method_type.is_federated else ()
         found |= {name: getattr(self, name) for name in setting_fields(Config) if name not in unused}
@@ -128,36 +129,36 @@ class Config:
         return found
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other values of some settings."""
+        """A copy with some settings changed."""
         return type(self)(**{**self.as_dict(), **changes})
 
     @property
     def method_type(self) -> Method:
-        """The method as its registry has it."""
+        """The method object."""
         return METHODS.get(self.method)
 
     @property
     def model_type(self) -> ModelType:
-        """The model as its registry has it."""
+        """The model type."""
         return MODELS.get(self.model)
 
     @property
     def objective_type(self) -> ObjectiveType:
-        """The objective as its registry has it."""
+        """The objective type."""
         return OBJECTIVES.get(self.objective)
 
     @property
     def optimizer_type(self) -> OptimizerType:
-        """The optimiser as its registry has it."""
+        """The optimiser type."""
         return OPTIMIZERS.get(self.optimizer)
 
     @property
     def title(self) -> str:
-        """The method and the model as people read them."""
+        """The labels of method and model."""
         return f"{self.method_type.label}, {self.model_type.label}"
 
     def labels(self) -> dict[str, str]:
-        """How the parts are called, for readers of a run that cannot load them."""
+        """The labels of method, model, objective and optimiser, saved for readers that cannot load them."""
         return {part: registry.get(getattr(self, part)).label for part, registry in REGISTRIES.items()}
 
     def build_model(self) -> Model:
@@ -176,7 +177,7 @@ class Config:
             return self.optimizer_type.build(self.optimizer_settings)
 
     def build_strategy(self, threads: int | None = None) -> Strategy:
-        """The method's strategy; its server's half runs on so many threads, by default on all cores."""
+        """The method's strategy; its server side uses this many threads, by default all cores."""
         with named_failure(f"method {self.method}: build"):
             return self.method_type.build(self.method_settings, threads)
 
@@ -209,16 +210,16 @@ PRESETS: Mapping[str, Mapping[str, Value]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting by its name, wherever it belongs."""
+    """A setting with its name, its declaration and the methods, models and so on that use it."""
 
     name: str
     kind: type  # the dataclass that declares it
     item: "Field[Any]"
-    users: tuple[str, ...]  # labels of the parts that use it, empty if all runs do
+    users: tuple[str, ...]  # labels of the methods, models and so on that use it; empty: all runs
 
     @property
     def help(self) -> str:
-        """What it means."""
+        """The help text."""
         return str(self.item.metadata["help"])
 
     @property
@@ -228,23 +229,23 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...] | None:
-        """The values that it admits, if it is a choice."""
+        """The allowed values of a choice; None for other settings."""
         return choices(self.kind, self.item)
 
     @property
     def default(self) -> Value:
-        """Its own default; methods and models may have others (`other_defaults`)."""
+        """The default; some methods and models have another (`other_defaults`)."""
         default: Any = self.item.default
         return default  # type: ignore[no-any-return]
 
     def other_defaults(self) -> dict[str, Value]:
-        """Other defaults, by the label of the method or model that has them."""
+        """Other defaults, by label of the method or model."""
         found = [part for registry in REGISTRIES.values() for part in registry.loaded().values()]
         return {part.label: part.defaults[self.name] for part in found if self.name in part.defaults}
 
 
 def all_settings() -> dict[str, Setting]:
-    """Every setting of a run or of a part that is built in or was loaded, by name."""
+    """All settings by name: common ones, and those of built-in parts and of plug-ins loaded so far."""
     found = {}
     for name, item in setting_fields(Config).items():
         users = ("federated methods",) if name in FEDERATED_ONLY else ()
@@ -256,7 +257,7 @@ def all_settings() -> dict[str, Setting]:
                 before = found.get(name)
                 users = (*(before.users if before else ()), part.label)
                 found[name] = Setting(name, part.settings, item, users)
-        for name, one in found.items():  # what all parts of a kind use needs no mention
+        for name, one in found.items():  # used by all parts of a kind
             if len(parts) == len(one.users) and one.users == tuple(part.label for part in parts):
                 found[name] = Setting(name, one.kind, one.item, ())
     return found
@@ -271,9 +272,9 @@ def uses(config_or_method: "str | Config", name: str) -> bool:
 def configure(
     flags: Mapping[str, Value | None], preset: str | None = None, file: Path | None = None
 ) -> tuple[Config, list[str]]:
-    """Settings from preset, then file, then flags, each over the one before; also remarks for the user.
+    """The settings, and remarks for the user. Flags override the file, the file overrides the preset.
 
-    A file may name a preset of its own by `preset = "quick"`.
+    The file may name the preset: `preset = "quick"`.
     """
     saved = _read(file) if file else {}
     preset = preset or saved.pop("preset", None) or "paper"
@@ -283,7 +284,7 @@ def configure(
     values: dict[str, Any] = {**PRESETS[preset], **given}
     method = METHODS.get(METHODS.identify(values.get("method", DEFAULT_PARTS["method"])))
     if "rounds" in method.defaults and "rounds" in PRESETS[preset] and "rounds" not in given:
-        usual = all_settings()["rounds"].default  # as many times more rounds as with the paper's settings
+        usual = all_settings()["rounds"].default  # scale as in the paper's settings
         values["rounds"] = int(PRESETS[preset]["rounds"]) * int(method.defaults["rounds"]) // int(usual)
     config = Config(**values)
     used = config.as_dict()
@@ -305,9 +306,9 @@ def _read(file: Path) -> dict[str, Any]:
     saved = read_toml(file)
     for name, value in saved.items():
         if isinstance(value, dict):
-            raise InputError(f"{file}: [{name}] is a table; settings stand at the top level, as in dim = 64")
+            raise InputError(f"{file}: [{name}] is a table; put settings at the top level, as in dim = 64")
     try:
-        for part, registry in REGISTRIES.items():  # so that their settings are known
+        for part, registry in REGISTRIES.items():  # loads plug-ins, so that their settings are known
             if part in saved:
                 registry.get(registry.identify(saved[part]))
         for name in saved:

@@ -1,4 +1,4 @@
-"""From ranks to metrics: filtered link prediction on a client's own entities."""
+"""Metrics of filtered link prediction among a client's own entities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ HITS = (1, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean reciprocal rank, share of ranks ≤ 1, 5 and 10, and how many triples they are the average of."""
+    """Mean reciprocal rank, Hits@1, 5 and 10, and the number of evaluated triples."""
 
     mrr: float
     hits: tuple[float, float, float]
@@ -24,21 +24,23 @@ class Metrics:
 
     @classmethod
     def of(cls, ranks: NDArray[np.float64]) -> "Metrics":
-        """The metrics of some ranks; NaN where there are none."""
+        """The metrics of some ranks; NaN if there are none."""
         if not len(ranks):
             return cls(float("nan"), (float("nan"),) * 3, 0)
         at1, at5, at10 = (float((ranks <= k).mean()) for k in HITS)
         return cls(float((1 / ranks).mean()), (at1, at5, at10), len(ranks))
 
     def as_dict(self) -> dict[str, float | None]:
-        """The metrics by name; None where nothing was evaluated."""
+        """The metrics by name; None if nothing was evaluated."""
         values = {"mrr": self.mrr} | {f"hits@{k}": value for k, value in zip(HITS, self.hits, strict=True)}
         return {name: value if self.triples else None for name, value in values.items()}
 
 
 def weighted(metrics: Mapping[str, Metrics]) -> Metrics:
     """The average over clients, weighted by their number of evaluated triples."""
-    counted = [m for _, m in sorted(metrics.items()) if m.triples]  # sums depend on the order, which must not
+    counted = [
+        m for _, m in sorted(metrics.items()) if m.triples
+    ]  # a fixed order, so that rounding does not depend on it
     total = sum(m.triples for m in counted)
     if not total:
         return Metrics.of(np.zeros(0))
@@ -51,7 +53,7 @@ def weighted(metrics: Mapping[str, Metrics]) -> Metrics:
 
 
 class Evaluator:
-    """Ranks a graph's triples; the questions and what they filter are prepared once."""
+    """Ranks a graph's triples; questions and filters are prepared once."""
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         """For one client's graph."""
@@ -61,7 +63,7 @@ class Evaluator:
     def ranks(
         self, engine: Engine, model: Model, tables: Tables, split: Split, side: Side = "tail"
     ) -> NDArray[np.float64]:
-        """The rank of every triple of the split, in its order."""
+        """The rank of every triple of the split, in the order of the split."""
         grouped, order = self._questions(split, side)
         result = np.zeros(len(order))
         if len(order):

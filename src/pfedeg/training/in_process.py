@@ -1,4 +1,4 @@
-"""Server and clients in one process."""
+"""Transports for server and clients in one process."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from pfedeg.training.schedule import Work, run_all
 
 
 class InProcess:
-    """A transport without a network. `states` is all that changes; the clients share the threads of `engine`."""
+    """A transport without a network. `states` holds all that changes; the clients share the threads of `engine`."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class InProcess:
         engine: Engine,
         states: Mapping[ClientId, ClientState] | None = None,
     ) -> None:
-        """Start anew, or from given states."""
+        """Start from `states`, or from the initial tables."""
         self.clients, self._engine = clients, engine
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
         self._evaluated = {name: state.tables for name, state in self.states.items()}
@@ -47,18 +47,18 @@ class InProcess:
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
-        """See `Transport.evaluate`; `evaluated` gives the tables that were used."""
+        """See `Transport.evaluate`; `evaluated` returns the tables that were used."""
         self._evaluated = {name: state.tables for name, state in self.states.items()}
         for name, download in (downloads or {}).items():
             self._evaluated[name] = self.clients[name].absorbed(self.states[name], download)
         return self.measure(self.evaluated(), split)
 
     def evaluated(self) -> Mapping[ClientId, Tables]:
-        """The tables that were evaluated last, by the client whose triples they answer."""
+        """The tables of the last evaluation, by client."""
         return self._evaluated
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
-        """Each client's metrics with given tables."""
+        """Each client's metrics with these tables."""
         return {name: self.clients[name].evaluate(tables[name], split, self._engine) for name in tables}
 
     def _step(self, name: ClientId, number: int, download: Download, engine: Engine) -> tuple[ClientState, Update]:
@@ -68,7 +68,7 @@ class InProcess:
 
 
 class PooledInProcess(InProcess):
-    """Collective: one client trains on all triples; every client is evaluated with its own rows of the table."""
+    """Collective: one client trains on all triples; each client is evaluated with its rows of the table."""
 
     def __init__(
         self,

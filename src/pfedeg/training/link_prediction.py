@@ -1,4 +1,4 @@
-"""Answers with names: from a trained client's tables, or from a whole run on disk."""
+"""Answers to questions (h, r, ?) and (?, r, t) from a client's tables, with names."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.text import suggest
 
-MAX_SCORES = 1 << 24  # at a time
+MAX_SCORES = 1 << 24  # computed at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: its place among all answers shown, its score, and in which split the client has it, if in any."""
+    """One answer: its rank, its score, and the split in which the client knows it, if any."""
 
     rank: int
     entity: str
     score: float
     known: Split | None
-    label: str | None = None  # the entity as people know it
-    probability: float | None = None  # of being a fact, where the run is calibrated
+    label: str | None = None  # display label of the entity
+    probability: float | None = None  # of being correct; None if the run is not calibrated
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A curve from scores to probabilities: straight between points, flat beyond them."""
+    """A curve from scores to probabilities: linear between points, constant beyond them."""
 
     scores: tuple[float, ...]
     probabilities: tuple[float, ...]
@@ -54,7 +54,7 @@ class Answerer:
         side: Side,
         calibration: Calibration | None = None,
     ) -> None:
-        """What stands in the graph is looked up once."""
+        """Index the known answers of the graph once."""
         self._engine, self._model, self._tables, self._graph, self._side = engine, model, tables, graph, side
         self._calibration = calibration
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
@@ -62,9 +62,9 @@ class Answerer:
     def answers(
         self, questions: Sequence[tuple[int, int]], k: int, *, hidden: Sequence[Split] = SPLITS, min_score: float = -inf
     ) -> Iterator[list[Prediction]]:
-        """The k best answers to each question (given entity, relation), but for those that hidden splits hold.
+        """The k best answers to each question (given entity, relation), without those in hidden splits.
 
-        Scores are computed for so many questions at a time that they stay within some 64 MB.
+        Questions are processed in batches whose scores take at most about 64 MB.
         """
         if k < 1:
             raise InputError(f"k: {k} is out of range; it must be at least 1")
@@ -79,7 +79,7 @@ class Answerer:
                 yield self._best(row, self.facts(question), k, hidden, min_score)
 
     def facts(self, question: tuple[int, int]) -> dict[int, Split]:
-        """The answers that stand in the graph, and in which split."""
+        """The known answers to a question, with their split."""
         key, facts = question[0] * len(self._graph.relations) + question[1], dict[int, Split]()
         for split, (keys, start, answers) in self._known.items():
             at = int(np.searchsorted(keys, key))
@@ -94,8 +94,8 @@ class Answerer:
         scores = scores.copy()
         scores[[e for e, split in facts.items() if split in hidden]] = -inf
         floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
-        able = np.flatnonzero((scores >= max(floor, min_score)) & (scores > -inf))
-        order = able[np.argsort(-scores[able], kind="stable")][:k]  # equal ones by name
+        candidates = np.flatnonzero((scores >= max(floor, min_score)) & (scores > -inf))
+        order = candidates[np.argsort(-scores[candidates], kind="stable")][:k]  # ties by name
         chances = self._calibration(scores[order].astype(np.float64)).tolist() if self._calibration else [None] * k
         names = [self._graph.entities[e] for e in order.tolist()]
         return [
@@ -118,7 +118,7 @@ def predict(
     min_score: float = -inf,
     calibration: Calibration | None = None,
 ) -> list[Prediction]:
-    """The k best answers to (head, relation, ?) or (?, relation, tail); answers in the graph only if `known`."""
+    """The k best answers to (head, relation, ?) or (?, relation, tail); known answers only if `known`."""
     side, question = parse_question(graph, relation, head, tail)
     answerer = Answerer(engine, model, tables, graph, side, calibration if side == "tail" else None)
     return next(answerer.answers([question], k, hidden=() if known else SPLITS, min_score=min_score))
@@ -135,14 +135,14 @@ def parse_question(
 
 
 def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
-    """The id of a name, or of the only one that people know as this, or a hint at names like it."""
+    """The id of a name or unique display label; otherwise an error that suggests similar names."""
     ids, wanted = graph.entity_ids if kind == "entity" else graph.relation_ids, normal(name)
     found = ids.get(wanted)
     if found is not None:
         return found
     called = [each for each, label in graph.labels.items() if label == wanted and each in ids]
     if len(called) > 1:
-        raise InputError(f"{kind} {name!r}: {len(called)} are called so; say which: {', '.join(called[:5])}")
+        raise InputError(f"{kind} {name!r}: {len(called)} have this label; choose one: {', '.join(called[:5])}")
     if not called:
         labels = [label for each, label in graph.labels.items() if each in ids]
         unknown = f"unknown {kind} {name!r}{suggest(wanted, [*ids, *labels])}"

@@ -1,4 +1,4 @@
-"""A run with all clients in this process: their states, their best tables, predictions from them."""
+"""A run with all clients in this process: training, best tables, predictions."""
 
 import warnings
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from pfedeg.training.link_prediction import Prediction, predict
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 
-POOL = "collective"  # the name of the one client that trains when all data are pooled; random numbers depend on it
+POOL = "collective"  # name of the pooled client; random numbers depend on it
 
 
 class Training(RunLoop):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
-    With `out`, everything is saved in a run folder; with `resume`, the run saved there continues.
+    With `out`, the run is saved in a run folder; with `resume`, a run saved there continues.
     """
 
     _transport: InProcess
@@ -45,7 +45,7 @@ class Training(RunLoop):
         source: str = "",
         secret: bytes = b"",
     ) -> None:
-        """`source` names the data, by default as `federation.source`; `secret` reproduces a run over a network."""
+        """`source` names the data (default: `federation.source`); `secret` reproduces a network run."""
         if not isinstance(federation, Federation):
             raise InputError(f"expected a Federation, not {federation!r}; `pfedeg.Federation.read(path)` reads one")
         config = config or Config()
@@ -72,7 +72,7 @@ class Training(RunLoop):
         )
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
-        """Answers of a client's tables; see `prediction.predict`."""
+        """Answer a question with a client's tables; see `link_prediction.predict`."""
         client = normal(client)
         if client not in self.tables:
             raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
@@ -102,7 +102,7 @@ class Training(RunLoop):
             self._folder.finish(self.tables, self.federation.graphs, result)
 
     def _checkpoint_arrays(self) -> Arrays:
-        """With the clients' states and best tables; clients by their place, since names may be anything."""
+        """Adds the clients' states and best tables, by client number, since names may contain anything."""
         arrays = super()._checkpoint_arrays()
         for i, state in enumerate(self._transport.states.values()):
             arrays |= state.arrays(f"client/{i}/")
@@ -141,13 +141,13 @@ def train(
     threads: int | None = None,
     **settings: Any,
 ) -> Training:
-    """Train to the end with settings by name (see `Config`), e.g. train(federation, "fede", "rotate", rounds=20)."""
+    """Train to the end, with settings by name (see `Config`): train(federation, "fede", "rotate", rounds=20)."""
     config = Config(method=method, model=model, **settings)
     return Training(federation, config, out=out, resume=resume, threads=threads).run()
 
 
 def warn_about(federation: Federation, shared: Shared, method: Method) -> None:
-    """Warn about what in the data will limit the run."""
+    """Warn about properties of the data that limit the run."""
     graphs = federation.graphs
     for name, graph in graphs.items():
         if not len(graph.valid) and not len(graph.test):
@@ -163,6 +163,5 @@ def warn_about(federation: Federation, shared: Shared, method: Method) -> None:
     elif not any(len(ids) for ids in shared.travelling.values()):
         warnings.warn("the clients share no entities, so no client can learn from another", DataWarning, 3)
     else:
-        lonely = [name for name, ids in shared.travelling.items() if not len(ids)]
-        for name in lonely:
+        for name in (name for name, ids in shared.travelling.items() if not len(ids)):
             warnings.warn(f"client {name!r} shares no entity with the others", DataWarning, 3)

@@ -1,4 +1,4 @@
-"""The only round loop: select, aggregate, exchange, evaluate. Everything else consumes what it yields."""
+"""The only round loop: select, aggregate, exchange, evaluate; it yields a `Round` each time."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,18 +24,18 @@ class Update(NamedTuple):
 
 
 class Transport(Protocol):
-    """Between server and clients: in this process, or over a network."""
+    """The connection of the server to its clients: in this process, or over a network."""
 
     def uploads(self) -> Mapping[ClientId, Upload]:
-        """Every client's upload as it is now (before the first round: from its start)."""
+        """Every client's current upload; before the first round, from its initial tables."""
 
     def exchange(self, number: int, downloads: Mapping[ClientId, Download]) -> Mapping[ClientId, Update]:
-        """Let the clients that get a download train for one round."""
+        """Send downloads and let these clients train for one round."""
 
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
-        """Let all clients evaluate their tables, with the downloads in place if there are any."""
+        """Let all clients evaluate their tables, with downloads in place if given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Round:
     number: int
     selected: tuple[ClientId, ...]
     loss: Mapping[ClientId, float]
-    metrics: Mapping[ClientId, Metrics] | None  # on validation triples, if this round was evaluated
+    metrics: Mapping[ClientId, Metrics] | None  # on validation triples; None if not evaluated
     weights: Weights | None  # W, clients in the order of Shared.clients
     seconds: float
     bytes_up: int
     bytes_down: int
-    state: State  # the strategy's, for checkpoints
+    state: State  # of the strategy, for checkpoints
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
     state: State | None = None,
     retired: Collection[ClientId] = (),
 ) -> Iterator[Round]:
-    """Rounds done + 1 … rounds. `retired` may grow while this runs: clients in it are selected no more.
+    """Run rounds done + 1 … rounds. The caller may add clients to `retired` meanwhile: they are no longer selected.
 
     `width` is the number of real numbers per entity.
     """
@@ -109,7 +109,7 @@ def _aggregate(
     selected: Sequence[ClientId],
     width: int,
 ) -> tuple[State, dict[ClientId, Download]]:
-    """`Strategy.aggregate`, whose downloads are checked before they are used."""
+    """`Strategy.aggregate`, with its result checked."""
     name = f"{type(strategy).__name__}.aggregate"
     with named_failure(name):
         result = strategy.aggregate(state, shared, latest, selected)
@@ -133,7 +133,7 @@ def _aggregate(
 
 
 def select(shared: Shared, fraction: float, seed: int, number: int) -> list[ClientId]:
-    """max(1, round(F · C)) clients at random, in the order of their names."""
+    """Select max(1, round(F · C)) clients at random, sorted by name."""
     clients = shared.clients
     order = randomness.permutation(randomness.key("select", seed, number), len(clients))
     return sorted(clients[i] for i in order[: max(1, round(fraction * len(clients)))])

@@ -1,4 +1,4 @@
-"""The run directory: what is in it, how it is written whole or not at all, and how it is read back with suspicion."""
+"""Reads and writes run folders: files are written atomically and checked when read."""
 
 import json
 import platform
@@ -27,7 +27,7 @@ SCHEMA = 2  # of the files in a run folder
 
 
 class RunFolder:
-    """Reads and writes the files of one run. docs/run-directory.md describes them."""
+    """The files of one run, described in docs/run-directory.md."""
 
     def __init__(self, path: Path) -> None:
         """Does not touch the disk."""
@@ -35,22 +35,22 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """An existing run."""
+        """Open an existing run."""
         folder = cls(Path(path))
         if not folder.path.is_dir():
             raise InputError(f"{path}: {'not a folder' if folder.path.exists() else 'no such folder'}")
         if not folder.exists():
-            raise InputError(f"{path}: not a run (no config.json and provenance.json in it); `pfedeg train` makes one")
+            raise InputError(f"{path}: not a run (no config.json and provenance.json); make one with `pfedeg train`")
         return folder
 
     def exists(self) -> bool:
-        """Whether there is a run."""
+        """Whether the folder contains a run."""
         return (self.path / "config.json").exists() and (self.path / "provenance.json").exists()
 
     def create(
         self, config: Mapping[str, Any], provenance: Mapping[str, Any], graphs: Mapping[ClientId, KnowledgeGraph]
     ) -> None:
-        """A new run with its settings and graphs; it appears at once or not at all."""
+        """Create the folder with settings and graphs, atomically."""
 
         def fill(folder: Path) -> None:
             for client, graph in graphs.items():
@@ -64,20 +64,20 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from working on the same run."""
+        """Hold the lock that keeps other processes from this run."""
         with locked(self.path / ".lock", f"{self.path}: another process is working on this run"):
-            for left in self.path.glob("**/.*.tmp"):  # by a process that was killed while writing
+            for left in self.path.glob("**/.*.tmp"):  # left by a killed process
                 left.unlink()
             yield
 
     def read(self, name: str) -> dict[str, Any]:
-        """One of the JSON files."""
+        """Read one of the JSON files."""
         path = self.path / name
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             if name == "result.json":
-                hint = "the run is not finished; continue it by the same `pfedeg train` command with --resume"
+                hint = "the run is not finished; repeat the `pfedeg train` command with --resume"
                 raise InputError(f"{self.path}: {hint}") from None
             raise InputError(f"{path}: missing") from None
         except (OSError, ValueError) as error:
@@ -95,7 +95,7 @@ class RunFolder:
             raise InputError(text if str(self.path) in text else f"{self.path / 'config.json'}: {text}") from None
 
     def config(self) -> Config:
-        """The settings of the run, checked; also those of a folder that an earlier version wrote."""
+        """The settings of the run, checked; folders of earlier versions are readable."""
         try:
             return Config(**self.settings())
         except InputError as error:
@@ -107,12 +107,12 @@ class RunFolder:
         return (self.path / "result.json").exists()
 
     def append_history(self, line: Mapping[str, Any]) -> None:
-        """A line for a round."""
+        """Append the line of a round."""
         with writing(self.path / "history.jsonl"), open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def history(self, until: int | None = None) -> list[dict[str, Any]]:
-        """The lines for rounds 1 … until; a last line that was cut off by a crash does not count."""
+        """The lines of rounds 1 … until; an incomplete last line is ignored."""
         path = self.path / "history.jsonl"
         if not path.exists():
             return []
@@ -129,28 +129,28 @@ class RunFolder:
         return lines
 
     def truncate_history(self, until: int) -> None:
-        """Forget rounds after `until`."""
+        """Remove the rounds after `until`."""
         self.write_history(self.history(until))
 
     def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """All lines anew, at once."""
+        """Replace all lines, atomically."""
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         write_bytes(self.path / "history.jsonl", text.encode())
 
-    def save_checkpoint(self, arrays: Arrays, about: Mapping[str, Any]) -> None:
-        """All that is needed to go on, in one file."""
-        write_arrays(self.path / CHECKPOINT, arrays, {"about": json.dumps(about)})
+    def save_checkpoint(self, arrays: Arrays, fields: Mapping[str, Any]) -> None:
+        """Save everything needed to resume in one file."""
+        write_arrays(self.path / CHECKPOINT, arrays, {"about": json.dumps(fields)})
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The last checkpoint, if there is one."""
         if not (self.path / CHECKPOINT).exists():
             return None
         arrays, metadata = read_arrays(self.path / CHECKPOINT)
-        about = json.loads(metadata["about"])
-        if "trained" in about and "loss" not in about:  # written with schema 1
-            about["loss"] = [0.0] * len(about["trained"])
+        fields = json.loads(metadata["about"])
+        if "trained" in fields and "loss" not in fields:  # schema 1
+            fields["loss"] = [0.0] * len(fields["trained"])
             arrays = {name.replace("/moments/", "/optimizer/"): array for name, array in arrays.items()}
-        return arrays, about
+        return arrays, fields
 
     def finish(
         self,
@@ -159,7 +159,7 @@ class RunFolder:
         result: Mapping[str, Any],
         keep_checkpoint: bool = False,
     ) -> None:
-        """Write the tables, then the result, whose presence says that the run is complete."""
+        """Write the tables, then result.json, which marks the run as finished."""
         for client, table in tables.items():
             arrays = pack_tables(table, graphs[client])
             write_arrays(self._home(client) / "tables.safetensors", arrays, {"client": client})
@@ -171,7 +171,7 @@ class RunFolder:
         return self.path / "clients" / safe_name(client)
 
     def has_tables(self, client: ClientId) -> bool:
-        """Whether a client's graph and final tables are here."""
+        """Whether the folder contains a client's graph and final tables."""
         return all((self._home(client) / f"{name}.safetensors").exists() for name in ("graph", "tables"))
 
     def tables(self, client: ClientId) -> Tables:
@@ -185,12 +185,12 @@ class RunFolder:
         return Tables(arrays["entity"], arrays["relation"])
 
     def save_calibration(self, client: ClientId, scores: Sequence[float], probabilities: Sequence[float]) -> None:
-        """Points of a curve from a client's scores to probabilities."""
+        """Save the points of a curve from a client's scores to probabilities."""
         points = {"scores": list(scores), "probabilities": list(probabilities)}
         write_json(self._home(client) / "calibration.json", points)
 
     def calibration(self, client: ClientId) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """The points that were saved, checked; None if there are none."""
+        """The saved calibration points, checked; None if there are none."""
         path = self._home(client) / "calibration.json"
         if not path.exists():
             return None
@@ -239,7 +239,7 @@ def saved_settings(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def provenance(fingerprint: str, source: str, seed: int) -> dict[str, Any]:
-    """Where a result comes from."""
+    """The origin of a result: versions, data, seed and machine."""
     libraries = {name: version(name) for name in ("numpy", "numba")}
     return {
         "package": package_version(),
@@ -262,7 +262,7 @@ def package_version() -> str:
 
 
 def _git_revision() -> str | None:
-    """The commit of the source this runs from, "+" if changed since; None where it is no checkout."""
+    """The git commit of this source, with "+" if it has local changes; None outside a checkout."""
     here = Path(__file__).parent
 
     def git(*words: str) -> str:
@@ -283,30 +283,30 @@ def pack_tables(tables: Tables, graph: KnowledgeGraph) -> Arrays:
 
 
 def pack_names(kind: str, names: tuple[str, ...]) -> Arrays:
-    """Names as one UTF-8 blob and the places where they end: any Unicode, any number."""
+    """Names as one UTF-8 blob and the offsets of their ends."""
     raw = [name.encode() for name in names]
     ends = np.cumsum([len(name) for name in raw], dtype=np.int64)
     return {f"{kind}_names": np.frombuffer(b"".join(raw), np.uint8), f"{kind}_name_ends": ends}
 
 
 def unpack_names(kind: str, arrays: Arrays) -> tuple[str, ...]:
-    """The counterpart of `pack_names`."""
+    """The inverse of `pack_names`."""
     blob, ends = arrays[f"{kind}_names"].tobytes(), arrays[f"{kind}_name_ends"].tolist()
     return tuple(blob[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
 
 
 def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    """A safetensors file, atomically."""
+    """Write a safetensors file atomically."""
     write_bytes(path, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, dict(metadata)))
 
 
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
     """Arrays and metadata of a safetensors file."""
     if not path.exists():
-        raise InputError(f"{path}: missing; is the run finished? was it copied whole?")
+        raise InputError(f"{path}: missing; is the run finished and completely copied?")
     try:
         with safe_open(path, "numpy") as file:
-            names = file.keys()  # an open file is no dict and cannot be iterated over
+            names = file.keys()  # the open file itself is not iterable
             return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged ({error})") from None

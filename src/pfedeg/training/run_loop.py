@@ -1,4 +1,4 @@
-"""The course of a run, wherever its clients are: rounds, early stopping, history, checkpoints, the result."""
+"""The loop of a run, local or over a network: rounds, early stopping, history, checkpoints, result."""
 
 import time
 import warnings
@@ -25,26 +25,28 @@ CHECKPOINT_SECONDS = 5.0
 
 @dataclass
 class Progress:
-    """How training stands, beside the clients' states: all of it goes into a checkpoint."""
+    """The progress of a run apart from the clients' states, as saved in checkpoints."""
 
     round: int = 0
-    best: dict[str, tuple[float, int, int]] = field(default_factory=dict)  # scope → best MRR, its round, stale since
+    best: dict[str, tuple[float, int, int]] = field(
+        default_factory=dict
+    )  # scope → best MRR, its round, evaluations since
     retired: set[ClientId] = field(default_factory=set)
-    metrics: dict[ClientId, Metrics] = field(default_factory=dict)  # the last of every client
+    metrics: dict[ClientId, Metrics] = field(default_factory=dict)  # latest metrics of each client
     stopped: bool = False
 
 
 class RunLoop(ABC):
-    """An iterator over the rounds of a run. What depends on where the clients are is left to those who inherit.
+    """An iterator over the rounds of a run; subclasses know where the clients are.
 
-    With a folder, everything is kept in it: a break leaves a checkpoint, from which the same run can go on.
+    With a folder, the run is saved there: interrupting the iteration leaves a checkpoint to resume from.
     """
 
     _transport: Transport
     _shared: Shared
 
     def __init__(self, config: Config, strategy: Strategy, folder: RunFolder | None) -> None:
-        """The transport is set by those who inherit."""
+        """Subclasses set the transport."""
         self.config, self._strategy, self._folder = config, strategy, folder
         self.history: list[dict[str, Any]] = []
         self.result: dict[str, Any] | None = None
@@ -55,18 +57,18 @@ class RunLoop(ABC):
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds are behind."""
+        """The number of finished rounds."""
         return int(self.result["rounds"]) if self.result else self._progress.round
 
     @property
     def best_round(self) -> int:
-        """The round whose tables are kept (of Single: the latest of its clients')."""
+        """The round of the best tables (with Single: the latest of its clients' best rounds)."""
         if self.result:
             return int(self.result["best_round"])
         return max((at for _, at, _ in self._progress.best.values()), default=self._progress.round)
 
     def __iter__(self) -> Iterator[Round]:
-        """Train until the end. A break in between leaves a checkpoint; iterating again goes on."""
+        """Train to the end. An interruption leaves a checkpoint; iterating again continues."""
         if self.result is not None:
             return
         with self._folder.locked() if self._folder else nullcontext():
@@ -81,24 +83,24 @@ class RunLoop(ABC):
                 raise
             except RunError:
                 self._roll_back()
-                with suppress(RunError):  # a full disk is full still
+                with suppress(RunError):  # the disk may still be full
                     self.save()
                 raise
 
     def run(self) -> Self:
-        """Train until the end."""
+        """Train to the end."""
         for _ in self:
             pass
         return self
 
     def save(self) -> None:
-        """Write a checkpoint, if there is a run directory."""
+        """Write a checkpoint, if there is a run folder."""
         if self._folder is not None and self.result is None:
             self._folder.save_checkpoint(*self._snapshot)
             self._saved_at = time.monotonic()
 
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
-        """Who learned how much from whom at the best round, by names."""
+        """The relation graph of the best round, as learner → teacher → weight."""
         kept = [line for line in self.history if line.get("affinity") and line["round"] <= self.best_round]
         return kept[-1]["affinity"] if kept else None
 
@@ -136,7 +138,7 @@ class RunLoop(ABC):
                 return
 
     def _update_best(self, done: Round) -> None:
-        """Keep what is best so far, and stop who has not improved for too long: the run, or in Single each client."""
+        """Keep the best tables so far; stop early without improvement (with Single, each client by itself)."""
         progress = self._progress
         assert done.metrics is not None
         active = {name: m for name, m in done.metrics.items() if name not in progress.retired}
@@ -146,7 +148,7 @@ class RunLoop(ABC):
         for scope, members in scopes.items():
             metric = weighted({name: progress.metrics[name] for name in members})
             best, at, stale = progress.best.get(scope, (-1.0, 0, 0))
-            if not metric.triples or metric.mrr > best:  # without validation triples the last tables are the best
+            if not metric.triples or metric.mrr > best:  # without validation triples, keep the last tables
                 progress.best[scope] = (metric.mrr if metric.triples else -1.0, done.number, 0)
                 self._keep_best(members)
             else:
@@ -156,7 +158,7 @@ class RunLoop(ABC):
         progress.stopped = set(progress.metrics) <= progress.retired
 
     def _roll_back(self) -> None:
-        """Forget what is half done of a round."""
+        """Go back to the end of the last complete round."""
         self._restore(*self._snapshot)
         del self.history[self._progress.round :]
 
@@ -167,27 +169,27 @@ class RunLoop(ABC):
         self.result = result
 
     def _checkpoint_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
     @abstractmethod
     def _keep_best(self, members: list[ClientId]) -> None:
-        """The tables that were just evaluated are these clients' best so far."""
+        """Keep the tables that were just evaluated as the best of these clients."""
 
     @abstractmethod
     def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
-        """Metrics of the best tables."""
+        """Evaluate the best tables."""
 
     @abstractmethod
     def _save_result(self, result: dict[str, Any]) -> None:
-        """Keep the result."""
+        """Save the result."""
 
     def _checkpoint_arrays(self) -> Arrays:
-        """Every array of a checkpoint."""
+        """All arrays of a checkpoint."""
         return {f"server/{name}": np.asarray(array) for name, array in (self._state or {}).items()}
 
     def _checkpoint_fields(self) -> dict[str, Any]:
-        """Everything else of a checkpoint."""
+        """The other fields of a checkpoint, as JSON."""
         progress = self._progress
         return {
             "round": progress.round,
@@ -198,7 +200,7 @@ class RunLoop(ABC):
         }
 
     def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
-        """The counterpart of `_checkpoint_arrays` and `_checkpoint_fields`."""
+        """Restore the state from the arrays and fields of a checkpoint."""
         self._progress = Progress(
             round=fields["round"],
             best={scope: (value[0], value[1], value[2]) for scope, value in fields["best"].items()},
@@ -212,7 +214,7 @@ class RunLoop(ABC):
         self._state = server or None
 
     def _history_line(self, done: Round) -> dict[str, Any]:
-        """A round as a line of history.jsonl."""
+        """The line of a round in history.jsonl."""
         line: dict[str, Any] = {
             "round": done.number,
             "selected": list(done.selected),
@@ -228,7 +230,7 @@ class RunLoop(ABC):
         return line
 
     def _open_run(self, origin: Mapping[str, Any], resume: bool) -> tuple[Arrays, dict[str, Any]] | None:
-        """Check that the run directory can be made, or that the one there is this run, and find its checkpoint."""
+        """Check that the folder is new or contains this same run; returns its checkpoint."""
         folder = self._folder
         if folder is None:
             return None
@@ -237,7 +239,7 @@ class RunLoop(ABC):
             return None
         if not resume:
             raise InputError(
-                f"{folder.path}: holds a run already; add --resume to continue it, or choose another --out"
+                f"{folder.path}: already contains a run; add --resume to continue it, or choose another --out"
             )
         self._check_same_run(folder, origin)
         if folder.finished():
@@ -254,13 +256,15 @@ class RunLoop(ABC):
     def _check_same_run(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
         before = folder.read("provenance.json")
         if before.get("data_fingerprint") != origin["data_fingerprint"]:
-            raise InputError(f"{folder.path}: holds a run of other data ({before.get('data')}); choose another --out")
+            raise InputError(
+                f"{folder.path}: contains a run on other data ({before.get('data')}); choose another --out"
+            )
         if before.get("secret", "") != origin.get("secret", ""):
-            raise InputError(f"{folder.path}: holds a run with another alignment secret; choose another --out")
+            raise InputError(f"{folder.path}: contains a run with another alignment secret; choose another --out")
         saved, wanted = folder.config().as_dict(), self.config.as_dict()
         for name in dict.fromkeys((*wanted, *saved)):
             if saved.get(name) != wanted.get(name):
-                text = f"holds a run with {name} = {saved.get(name)}, not {wanted.get(name)}"
+                text = f"contains a run with {name} = {saved.get(name)}, not {wanted.get(name)}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
 
 
@@ -271,7 +275,7 @@ def make_result(
     history: Sequence[Mapping[str, Any]],
     measured: Mapping[Split, Mapping[ClientId, Metrics]],
 ) -> dict[str, Any]:
-    """What goes into result.json."""
+    """The content of result.json."""
     return {
         "method": config.method,
         "model": config.model,
@@ -284,12 +288,12 @@ def make_result(
 
 
 def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
-    """Metrics weighted and per client, as result.json has them."""
+    """Metrics, weighted and per client, as in result.json."""
     clients = {name: m.as_dict() | {"triples": m.triples} for name, m in sorted(metrics.items())}
     return {"weighted": weighted(metrics).as_dict(), "clients": clients}
 
 
 def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[ClientId, float]]:
-    """The weights W by names."""
+    """The weights W by client names."""
     names = shared.clients
     return {i: {j: float(w) for j, w in zip(names, row, strict=True)} for i, row in zip(names, weights, strict=True)}

@@ -1,4 +1,4 @@
-"""A run on disk: its settings, result and history, its tables for evaluation and prediction."""
+"""Opens a saved run: settings, result, history, and tables for evaluation and prediction."""
 
 from dataclasses import replace
 from functools import cache, cached_property
@@ -22,14 +22,14 @@ from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
 from pfedeg.training.run_folder import RunFolder
 
-SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # others were a user's own
+SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
 
 
 class Run:
-    """A finished run on disk: its settings, result and history; its tables for evaluation and prediction."""
+    """A saved run: settings, result, history, and tables for evaluation and prediction."""
 
     def __init__(self, path: str | Path, engine: Engine | None = None) -> None:
-        """Read what describes the run; tables and graphs are read when needed."""
+        """Read settings and history; tables and graphs are read when needed."""
         self.path, self._folder = Path(path), RunFolder.open(path)
         self.provenance = self._folder.read("provenance.json")
         self.settings: dict[str, Any] = self._folder.settings()
@@ -37,25 +37,25 @@ class Run:
             self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
             self.method, self.model, self.seed = (self.settings[name] for name in ("method", "model", "seed"))
         except (TypeError, KeyError) as error:
-            raise InputError(f"{path}: damaged, or a run of another version of pfedeg ({error})") from None
+            raise InputError(f"{path}: damaged, or made by another version of pfedeg ({error})") from None
         self.history: list[dict[str, Any]] = self._folder.history()
-        self._given = engine
+        self._custom_engine = engine
         self.graph = cache(self._graph)
         self.tables = cache(self._tables)
 
     @cached_property
     def config(self) -> Config:
-        """The settings; an error if the run's method or model cannot be loaded here."""
+        """The settings; InputError if the method, model, objective or optimiser cannot be loaded."""
         return self._folder.config()
 
     @cached_property
     def _model(self) -> Model:
-        """The model alone: a run whose method cannot be loaded still answers questions."""
+        """The model; predictions do not need the method."""
         kind = MODELS.get(self.model)
         return kind.build(self.settings["dim"], build_settings(kind.settings, self.settings))
 
     def label(self, part: Literal["method", "model", "objective", "optimizer"]) -> str:
-        """How a part of the run is called, even where it cannot be loaded."""
+        """The label of the method, model, objective or optimiser, even if it cannot be loaded."""
         saved = self.provenance.get("labels")
         if isinstance(saved, dict) and isinstance(saved.get(part), str):
             return str(saved[part])
@@ -66,13 +66,13 @@ class Run:
 
     @property
     def custom_strategy(self) -> str:
-        """The class of a user's strategy that took the place of the method's, which schema 1 allowed; else empty."""
+        """The class of a user's strategy, which schema 1 allowed in place of the method's; otherwise empty."""
         strategy = self.provenance.get("strategy")
         return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
 
     @property
     def effective_settings(self) -> dict[str, Any]:
-        """The settings with those that an earlier version did not save; as saved if a part cannot be loaded."""
+        """All settings with defaults filled in; as saved if the method or another part cannot be loaded."""
         try:
             return self.config.as_dict()
         except InputError:
@@ -80,17 +80,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The method and the model as people read them."""
+        """The labels of method and model."""
         return f"{self.label('method')}, {self.label('model')}"
 
     @cached_property
     def _engine(self) -> Engine:
-        """Made when needed: who only looks at a run does not wait for the compiler to be loaded."""
-        return self._given or default_engine()
+        """Loaded when needed, since importing the compiler takes time."""
+        return self._custom_engine or default_engine()
 
     @property
     def has_tables(self) -> bool:
-        """Whether graphs and tables of all clients are here, as they are not in a copy of the small files alone."""
+        """Whether graphs and tables of all clients are available; a copy of the small files has none."""
         return all(self._folder.has_tables(client) for client in self.clients)
 
     @property
@@ -99,23 +99,23 @@ class Run:
         return self._folder.read("result.json") if self._folder.finished() else None
 
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
-        """Who learned how much from whom at the round whose tables are kept."""
+        """The relation graph of the best round, as learner → teacher → weight."""
         until = self.result["best_round"] if self.result else len(self.history)
         kept = [line["affinity"] for line in self.history if line.get("affinity") and line["round"] <= until]
         return kept[-1] if kept else None
 
     def require_finished(self) -> None:
-        """Refuse a run that has no result yet."""
+        """Raise InputError if the run has no result yet."""
         self._folder.read("result.json")
 
     def find_client(self, client: str) -> ClientId:
-        """The client of a name, or a hint at names like it."""
+        """The client with this name; otherwise an error that suggests similar names."""
         if normal(client) not in self.clients:
             raise InputError(f"unknown client {client!r}{suggest(client, self.clients)}")
         return normal(client)
 
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
-        """Metrics of every client; with side None over head and tail predictions together."""
+        """Metrics of every client; side None: over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
         ranks = [self.ranks(split, which) for which in sides]
         return {
@@ -137,7 +137,7 @@ class Run:
         return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
-        """How many answers to a question stand in the client's own triples."""
+        """The number of answers to a question that the client already knows."""
         graph = self.graph(normal(client))
         side, (given, kind) = parse_question(graph, relation, head, tail)
         keys, start, _ = graph.known(side)
@@ -145,22 +145,22 @@ class Run:
         return int(start[at + 1] - start[at]) if at < len(keys) and keys[at] == key else 0
 
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
-        """For many questions to one client."""
+        """An answerer for many questions to one client."""
         client = self.find_client(client)
         parts = self._engine, self._model, self.tables(client), self.graph(client)
         return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
 
     def calibration(self, client: ClientId) -> Calibration | None:
-        """The curve that `pfedeg calibrate` has left, if it has."""
+        """The curve saved by `pfedeg calibrate`, if any."""
         found = self._folder.calibration(client)
         return Calibration(*found) if found else None
 
     def calibrate(self, client: ClientId, calibration: Calibration) -> None:
-        """Keep a curve with the run."""
+        """Save a curve with the run."""
         self._folder.save_calibration(client, calibration.scores, calibration.probabilities)
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
-        """The entities whose embeddings point most nearly the same way (cosine), best first."""
+        """The entities with the most similar embeddings by cosine, best first."""
         client = self.find_client(client)
         graph, table = self.graph(client), self.tables(client).entity
         given = look_up("entity", entity, graph)
@@ -175,7 +175,7 @@ class Run:
 
     def _graph(self, client: ClientId) -> KnowledgeGraph:
         if "federation" in self.provenance and not (self._folder.path / "clients").exists():
-            raise InputError(f"{self._folder.path}: a server's run; graphs and tables are with its clients")
+            raise InputError(f"{self._folder.path}: a server's run; the clients have the graphs and tables")
         return self._folder.graph(client)
 
     def _tables(self, client: ClientId) -> Tables:

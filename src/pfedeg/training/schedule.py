@@ -1,7 +1,7 @@
-"""How clients share the threads of one machine: several at once with a thread each, or in turn with all threads.
+"""Decides which clients train at the same time with one thread each, and which in turn with all threads.
 
-Threads inside one client wait for each other at barriers, and while one of them does serial work. Clients with a thread
-each never wait. Results are the same bit for bit. Evaluation is not scheduled: ranking has no barriers.
+The threads of one client wait for each other at barriers and during serial work; clients with one thread each never
+wait. Results are the same bit for bit. Evaluation is not scheduled, since ranking has no barriers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +12,20 @@ from typing import Generic, NamedTuple, TypeVar
 from pfedeg.engine.interface import Engine, MultiThreaded, SingleThreaded
 from pfedeg.graphs.alignment import ClientId
 
-SERIAL = 0.2  # share of a client's training that gains nothing from threads; 0.12 to 0.39 measured on two cores
+SERIAL = 0.2  # serial share of a client's training; 0.12 to 0.39 measured on two cores
 
 T = TypeVar("T")
 
 
 class Work(NamedTuple, Generic[T]):
-    """A client's work: its size in any unit, and the function that does it with a given engine."""
+    """The work of a client: its size in any unit, and a function that does it on an engine."""
 
     size: float
     run: Callable[[Engine], T]
 
 
 def run_all(work: Mapping[ClientId, Work[T]], engine: Engine) -> dict[ClientId, T]:
-    """Every client's result, in the order given. Of several errors the first in that order is raised."""
+    """Every client's result, in the order of `work`. Of several errors, the first in that order is raised."""
     names = list(work)
     started: dict[ClientId, Future[T]] = {}
     if isinstance(engine, MultiThreaded):
@@ -35,7 +35,7 @@ def run_all(work: Mapping[ClientId, Work[T]], engine: Engine) -> dict[ClientId, 
 
 
 def concurrent(sizes: Sequence[float], threads: int) -> list[int]:
-    """Indices of the clients to run at the same time, largest first; the others get all threads in turn.
+    """Indices of the clients that run at the same time, largest first; the others run in turn with all threads.
 
     A group of as many clients as there are threads, of similar sizes, takes the time of its largest client when each
     has a thread, and Σ size · (SERIAL + (1 − SERIAL) / threads) when each has all threads in turn.
@@ -51,7 +51,7 @@ def concurrent(sizes: Sequence[float], threads: int) -> list[int]:
 
 
 def _run_concurrently(work: Mapping[ClientId, Work[T]], engine: MultiThreaded) -> dict[ClientId, Future[T]]:
-    """Each client on an engine of one thread; a free engine takes the next client. Ctrl-C stops all of them."""
+    """Run clients on single-threaded engines; a free engine takes the next client. Ctrl-C stops all of them."""
     futures: dict[ClientId, Future[T]] = {}
     singles = [engine.single() for _ in range(min(engine.threads, len(work)))]
     idle: SimpleQueue[SingleThreaded] = SimpleQueue()
@@ -65,7 +65,7 @@ def _run_concurrently(work: Mapping[ClientId, Work[T]], engine: MultiThreaded) -
         finally:
             idle.put(single)
 
-    with ThreadPoolExecutor(engine.threads, "pfedeg-client") as pool:  # leaves once nothing runs any more
+    with ThreadPoolExecutor(engine.threads, "pfedeg-client") as pool:
         try:
             for name, one in work.items():
                 futures[name] = pool.submit(run, one)

@@ -1,4 +1,4 @@
-"""Reports on a folder of runs: metrics beside published ones, significance, curves and the relation graph."""
+"""Reports on a folder of runs: metrics, published results, significance, curves, relation graphs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,13 +24,13 @@ def write(
 ) -> str:
     """Write a report on the runs below a folder, by default in the format of `out`'s extension.
 
-    Returns a line that says what was written.
+    Returns a line for the user.
     """
     kind = kind or (out.suffix.lstrip(".").lower() if out.suffix else "png")
     _check_target(out, kind)
     results = Results.read(folder, published)
     for reason in results.damaged:
-        notify(f"left out: {reason}")
+        notify(f"skipped: {reason}")
     for line in results.missing:
         notify(line)
     runs = plural(sum(len(entry.runs) for entry in results.entries), "run")
@@ -54,15 +54,15 @@ def write(
 
 
 def _check_target(out: Path, kind: str) -> None:
-    """Refuse early what cannot be written."""
+    """Check before long work that the report can be written."""
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        require_matplotlib(f"--format {kind}", "--format md and csv do without")
+        require_matplotlib(f"--format {kind}", "--format md and csv work without it")
     if kind == "png":
         render.check_folder(out)
     elif not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}")
+        raise InputError(f"{out}: no such folder: {out.parent}")
     elif out.is_dir():
         raise InputError(f"{out}: is a folder; expected a file for --format {kind}")
 
@@ -75,4 +75,4 @@ def _subtitle(results: Results, folder: Path) -> str:
         "repeated": results.duplicates,
     }
     listed = ", ".join(f"{len(found)} {reason}" for reason, found in left_out.items() if found)
-    return f"{runs} in {folder.resolve().name}{f'; left out: {listed}' if listed else ''}"
+    return f"{runs} in {folder.resolve().name}{f'; skipped: {listed}' if listed else ''}"

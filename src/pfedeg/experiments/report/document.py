@@ -1,4 +1,4 @@
-"""What a report consists of, whatever format it is written in: sections with text, tables and figures."""
+"""The content of a report, independent of its format: sections with text, tables and figures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Table:
 
 @dataclass
 class Picture:
-    """A figure that is drawn when it is needed; `name` becomes its file name."""
+    """A figure, drawn when needed; `name` becomes its file name."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Picture:
 
 @dataclass
 class Section:
-    """A part of the report; a collapsed one is opened by a click."""
+    """A section of the report; collapsed sections open on click."""
 
     title: str
     text: str = ""

@@ -19,7 +19,7 @@ Affinities = Sequence[tuple[int, Affinity]]  # by round
 
 SIZE = (5.0, 3.4)
 LETTER = 0.075  # inches per letter of a tick label
-MAX_LINES = 6  # more cannot be told apart
+MAX_LINES = 6  # more are hard to distinguish
 
 
 def file_name(kind: str, setup: Setup, method: ReportMethod | None = None) -> str:
@@ -35,7 +35,7 @@ def evaluated(run: Run) -> list[tuple[int, float]]:
 
 
 def convergence(entries: Sequence[Entry]) -> "Figure":
-    """Validation MRR of several methods by epochs, or by rounds if all federated methods have as many epochs in one."""
+    """Validation MRR of methods by epoch; by round if all federated methods have the same epochs per round."""
     figure, axes = new_figure(SIZE)
     epochs = {entry.label: entry.settings.get("epochs", 1) for entry in entries}
     federated = {epochs[entry.label] for entry in entries if entry.method.trains == "federated"}
@@ -63,7 +63,7 @@ def settings_compared(entries: Sequence[Entry]) -> "Figure":
 
 
 def _curves(axes: "Axes", entry: Entry, unit: float, label: str, color: Any) -> None:
-    """A line for every seed, with a dot at the round whose tables are kept; one label for all of them."""
+    """A line for every seed, with a dot at the best round; one label for all seeds."""
     width = 1.4 if len(entry.runs) == 1 else 0.8
     for run, result in zip(entry.runs, entry.results, strict=True):
         points = [(number * unit, mrr, number == result["best_round"]) for number, mrr in evaluated(run)]
@@ -74,7 +74,7 @@ def _curves(axes: "Axes", entry: Entry, unit: float, label: str, color: Any) -> 
 
 
 def affinities(entry: Entry) -> list[tuple[int, Affinity]]:
-    """The client-wise relation graph of the first seed by round, up to the round whose tables are kept."""
+    """The client-wise relation graph of the first seed by round, up to the best round."""
     best = entry.results[0]["best_round"]
     return [
         (line["round"], line["affinity"])
@@ -83,18 +83,18 @@ def affinities(entry: Entry) -> list[tuple[int, Affinity]]:
     ]
 
 
-def changes(kept: Affinities) -> bool:
+def changes(graphs: Affinities) -> bool:
     """Whether the relation graph changes during training."""
-    return any(affinity != kept[0][1] for _, affinity in kept)
+    return any(affinity != graphs[0][1] for _, affinity in graphs)
 
 
-def relation_graph(kept: Affinities) -> "Figure":
+def relation_graph(graphs: Affinities) -> "Figure":
     """The relation graph at the start, in the middle and at the end; the width of an arrow is its weight."""
-    shown = list(dict.fromkeys((0, len(kept) // 2, len(kept) - 1))) if changes(kept) else [len(kept) - 1]
+    shown = list(dict.fromkeys((0, len(graphs) // 2, len(graphs) - 1))) if changes(graphs) else [len(graphs) - 1]
     figure, all_axes = new_figure((3.4 * len(shown), 2.9), len(shown))
-    heaviest = max(weight for at in shown for _, _, weight in _arrows(kept[at][1]))
+    heaviest = max(weight for at in shown for _, _, weight in _arrows(graphs[at][1]))
     for axes, at in zip(all_axes, shown, strict=True):
-        number, affinity = kept[at]
+        number, affinity = graphs[at]
         _draw_graph(axes, affinity, heaviest)
         if len(shown) > 1:
             axes.set_title(f"round {number}", fontsize=9)
@@ -145,19 +145,19 @@ def _draw_graph(axes: "Axes", affinity: Affinity, heaviest: float) -> None:
     axes.axis("off")
 
 
-def shares_by_round(kept: Affinities) -> "Figure":
-    """Each learner's shares by round; with many clients, a heat map of the first and of the last."""
-    names = list(kept[-1][1])
+def shares_by_round(graphs: Affinities) -> "Figure":
+    """Each learner's shares by round; with many clients, heat maps of the first and last graph."""
+    names = list(graphs[-1][1])
     if len(names) > MAX_LINES:
-        return _heat_maps([kept[0], kept[-1]])
+        return _heat_maps([graphs[0], graphs[-1]])
     across = min(3, len(names))
     figure, all_axes = new_figure((2.6 * across, 2.1 * ceil(len(names) / across) + 0.4), len(names), across)
     colors = {teacher: f"C{number}" for number, teacher in enumerate(names)}
     for axes, learner in zip(all_axes, names, strict=True):
         for teacher in names:
             if teacher != learner:
-                shares = [affinity[learner].get(teacher, 0.0) for _, affinity in kept]
-                axes.plot([number for number, _ in kept], shares, color=colors[teacher], linewidth=1.4)
+                shares = [affinity[learner].get(teacher, 0.0) for _, affinity in graphs]
+                axes.plot([number for number, _ in graphs], shares, color=colors[teacher], linewidth=1.4)
         axes.set_title(f"{short(learner)} learns from", fontsize=8)
     lines = [all_axes[0].plot([], [], color=colors[name], label=short(name))[0] for name in names]
     figure.legend(handles=lines, loc="outside upper center", ncols=min(6, len(names)), fontsize=8)
@@ -185,7 +185,7 @@ def _heat_maps(shown: Affinities) -> "Figure":
 
 
 def gains(names: Sequence[str], alone: Entry, entries: Sequence[Entry]) -> "Figure":
-    """The difference in test MRR of every client to training alone, method by method."""
+    """The difference in test MRR to training alone, for every client and method."""
     inches = max(5.0, min(12.0, 0.16 * len(names) * (len(entries) + 1)))
     figure, axes = new_figure((inches, 3.4))
     width = 0.8 / len(entries)

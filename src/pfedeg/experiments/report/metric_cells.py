@@ -1,4 +1,4 @@
-"""How tables show metrics: four digits, ± over seeds, the best in bold."""
+"""Formats metrics for tables: four digits, ± over seeds, the best in bold."""
 
 from collections.abc import Sequence
 
@@ -33,5 +33,5 @@ def best_value(entries: Sequence[Entry], metric: str) -> float | None:
 
 def best_entry(entries: Sequence[Entry]) -> Entry | None:
     """The best by test MRR of the methods that do not pool data, if there are several."""
-    able = [entry for entry in entries if not entry.method.pools_data and entry.mean("mrr") is not None]
-    return max(able, key=lambda entry: entry.mean("mrr") or 0.0) if len(able) > 1 else None
+    candidates = [entry for entry in entries if not entry.method.pools_data and entry.mean("mrr") is not None]
+    return max(candidates, key=lambda entry: entry.mean("mrr") or 0.0) if len(candidates) > 1 else None

@@ -1,4 +1,4 @@
-"""The methods and models of runs as a report shows them, also where a plug-in is not installed."""
+"""Methods and models of runs in a report, also if a plug-in is not installed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ COLORS = (
     "#bcbd22",
     "#e377c2",
     "#2ca02c",
-)  # of methods that have none, or one that is taken
+)  # for methods without a colour, or with one that is already used
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class ReportMethod:
 
     @property
     def pools_data(self) -> bool:
-        """Whether it breaks the rule that data stay with the clients: it never counts as the best."""
+        """Whether the method pools all data; such methods never count as the best."""
         return self.trains == "pooled"
 
     @property
     def position(self) -> tuple[int, str]:
-        """A key to sort by: built-in methods in the order of the registry, then the others by name."""
+        """A sort key: built-in methods in registry order, then the others by name."""
         return METHODS.position(self.identifier)
 
 
@@ -51,12 +51,12 @@ class ReportModel:
 
     @property
     def position(self) -> tuple[int, str]:
-        """A key to sort by, as for methods."""
+        """A sort key, as for methods."""
         return MODELS.position(self.identifier)
 
 
 def load(part: str, identifier: str) -> Any | None:
-    """A method, model, objective or optimiser; None if it cannot be loaded here."""
+    """A method, model, objective or optimiser; None if it cannot be loaded."""
     try:
         return REGISTRIES[part].get(identifier)
     except InputError:
@@ -64,7 +64,7 @@ def load(part: str, identifier: str) -> Any | None:
 
 
 def missing_parts(run: Run) -> dict[str, str]:
-    """The parts of a run that cannot be loaded here, and their identifiers."""
+    """The identifiers of the method, model and so on that cannot be loaded."""
     saved = {part: str(run.settings[part]) for part in REGISTRIES if part in run.settings}
     return {part: identifier for part, identifier in saved.items() if load(part, identifier) is None}
 
@@ -94,7 +94,7 @@ def model_named(identifier: str, label: str = "") -> ReportModel:
 
 
 def with_colors(methods: Iterable[ReportMethod]) -> Mapping[str, ReportMethod]:
-    """Methods by identifier, each with a colour of its own as far as there are enough."""
+    """Methods by identifier, each with a different colour as long as there are enough."""
     found: dict[str, ReportMethod] = {}
     free = list(COLORS)
     for method in sorted(set(methods), key=lambda method: method.position):

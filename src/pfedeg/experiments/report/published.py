@@ -1,4 +1,4 @@
-"""Published results from a CSV file, to set beside one's own."""
+"""Reads published results from a CSV file."""
 
 import csv
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def read_published(
 ) -> dict[tuple[str, str, str], dict[str, float]]:
     """A file with the columns dataset, model, method, mrr, hits@1, hits@5, hits@10; a metric may be empty.
 
-    `methods` and `models` have further names, as identifier → label, beside the built-in ones.
+    `methods` and `models` map identifiers to labels, in addition to the built-in ones.
     """
     known_models = _by_name({name: MODELS[name].label for name in MODELS} | dict(models or {}))
     known_methods = _by_name({name: METHODS[name].label for name in METHODS} | dict(methods or {}))
@@ -59,6 +59,6 @@ def read_published(
 
 
 def _by_name(labels: Mapping[str, str]) -> dict[str, str]:
-    """Identifiers by label and by themselves, in lower case."""
+    """Identifiers by lower-case label and identifier."""
     names = {label.casefold(): identifier for identifier, label in labels.items()}
     return names | {identifier.casefold(): identifier for identifier in labels}

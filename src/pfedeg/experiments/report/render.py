@@ -17,8 +17,8 @@ from pfedeg.plots import draw
 from pfedeg.text import printable
 
 FORMATS = ("html", "md", "csv", "png")
-READABLE = 2 / 3  # the smallest scale at which small text in a figure can be read
-SHORT = 15  # rows of a table that is not split between printed pages
+READABLE = 2 / 3  # smallest scale of a figure with readable text
+SHORT = 15  # tables up to this many rows are not split between printed pages
 STYLE = """
 :root { color-scheme: light; --line: #ddd; --faint: #767676; }
 * { box-sizing: border-box; }
@@ -155,7 +155,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def numbers(results: Results) -> str:
-    """A CSV line for every run and client, and for all clients of a run weighted, with published numbers."""
+    """A CSV line for every run and client, and for the weighted average of a run, with published numbers."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     measured = [f"{split}_{name}" for split in ("valid", "test") for name in METRICS]
@@ -183,7 +183,7 @@ def numbers(results: Results) -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder with other files, among which figures would be hard to find."""
+    """Refuse a folder with other files."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: not a folder; --format png writes several files")
     if out.exists() and any(path.suffix != ".png" for path in out.iterdir()):
@@ -193,10 +193,10 @@ def check_folder(out: Path) -> None:
 
 
 def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None]) -> int:
-    """Every figure as a PNG file in a new folder, or in one that contains only PNG files."""
+    """Write every figure as a PNG file to a new folder, or to one with only PNG files."""
     drawn = [part for section in sections for part in section.parts if isinstance(part, Picture)]
     if not drawn:
-        raise InputError(f"{out}: these runs give no figures")
+        raise InputError(f"{out}: no figures can be drawn from these runs")
 
     def fill(folder: Path) -> None:
         for part in drawn:

@@ -1,4 +1,4 @@
-"""Finished runs grouped into what can be compared: data, model, scale; then method, settings, seeds."""
+"""Groups finished runs for comparison: by data, model and scale; then by method, settings and seed."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,64 +25,64 @@ from pfedeg.settings import setting_fields
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.saved_run import Run
 
-# Common settings that may differ between methods that are compared; all others must agree.
+# Common settings that may differ between compared methods; all others must be equal.
 SCHEDULE = {"rounds", "epochs", "moments", "fraction", "evaluate", "eval_every", "patience"}
 
 
 class Setup(NamedTuple):
-    """What compared runs have in common."""
+    """The common properties of compared runs."""
 
     data: str
     model: ReportModel
-    scale: str  # the common settings that are not the usual ones, in words; empty for the paper's
+    scale: str  # common settings that differ from the paper's, as text; else empty
 
     @property
     def title(self) -> str:
-        """In words, for headings."""
+        """The heading."""
         return f"{self.data}, {self.model.label}" + (f" ({self.scale})" if self.scale else "")
 
     @property
     def position(self) -> tuple[Any, ...]:
-        """A key to sort by: data by name and number, models in their order, usual settings first."""
+        """A sort key: data by name and number, models in registry order, default settings first."""
         return _natural(self.data), self.model.position, _natural(self.scale)
 
 
 @dataclass
 class Entry:
-    """A method with its settings on some data: a run for every seed."""
+    """A method with its settings on a dataset, with a run per seed."""
 
     data: str
     method: ReportMethod
     model: ReportModel
     settings: Mapping[str, Any]  # all but the seed
     runs: list[Run] = field(default_factory=list)
-    varied: tuple[str, ...] = ()  # settings in which entries of the same method on the same data differ
-    varied_in_setup: tuple[str, ...] = ()  # those in which they differ even within a setup
+    varied: tuple[str, ...] = ()  # settings that differ between entries of the same method on the same data
+    varied_in_setup: tuple[str, ...] = ()  # the same within one setup
 
     @cached_property
     def setup(self) -> Setup:
-        """What it can be compared in."""
+        """The setup in which the entry is compared."""
         return Setup(self.data, self.model, self._describe(self._changed_common_settings()))
 
     def _changed_common_settings(self) -> list[str]:
-        """The settings common to all methods that are not the usual ones."""
+        """The common settings that differ from the defaults."""
         own = _method_settings(self.settings)
         common = [name for name in self.settings if name not in SCHEDULE | own | {"method", "model"}]
-        usual = _default_settings(self.settings, ("model", "objective", "optimizer")) | {
+        defaults = _default_settings(self.settings, ("model", "objective", "optimizer")) | {
             part: DEFAULT_PARTS[part] for part in ("objective", "optimizer")
         }
         unused = {"chunk"} if self.settings.get("sampling") != "shared" else set()
-        return [name for name in common if name not in unused and self.settings[name] != usual.get(name)]
+        return [name for name in common if name not in unused and self.settings[name] != defaults.get(name)]
 
     @property
     def label(self) -> str:
-        """The method, with the settings that tell it from others in the same setup."""
+        """The method, with the settings that distinguish it in its setup."""
         settings = self._describe(self.varied_in_setup)
         return f"{self.method.label} ({settings})" if settings else self.method.label
 
     @property
     def variant(self) -> str:
-        """The settings that tell it from others of the same method on the same data."""
+        """The settings that distinguish it from other entries of the same method on the same data."""
         return self._describe(self.varied)
 
     def _describe(self, names: Sequence[str]) -> str:
@@ -98,9 +98,9 @@ class Entry:
 
     @cached_property
     def changed(self) -> int:
-        """The number of settings that are not the defaults of its method and model."""
-        usual = _default_settings(self.settings, tuple(REGISTRIES))
-        return sum(value != usual.get(name) for name, value in self.settings.items())
+        """The number of settings that differ from the defaults of the method and model."""
+        defaults = _default_settings(self.settings, tuple(REGISTRIES))
+        return sum(value != defaults.get(name) for name, value in self.settings.items())
 
     @cached_property
     def results(self) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ class Entry:
         return [run.result or {} for run in self.runs]
 
     def values(self, metric: str, split: str = "test", client: ClientId | None = None) -> list[float]:
-        """A metric for every seed that has it, weighted over clients or of one client."""
+        """A metric for every seed where it is defined: weighted over clients, or of one client."""
         found = [
             result[split]["weighted"] if client is None else result[split]["clients"][client] for result in self.results
         ]
@@ -127,18 +127,18 @@ class Entry:
 
 @dataclass
 class Results:
-    """All entries of a folder in the order of a report."""
+    """All entries of a folder, in report order."""
 
     entries: list[Entry]
     unfinished: list[Path]
     published: Published
-    damaged: list[str] = field(default_factory=list)  # what is wrong with each run that cannot be used
-    duplicates: list[str] = field(default_factory=list)  # runs with the data, settings and seed of another
+    damaged: list[str] = field(default_factory=list)  # an error message per damaged run
+    duplicates: list[str] = field(default_factory=list)  # runs that repeat another one's data, settings and seed
     missing: list[str] = field(default_factory=list)  # plug-ins that are not installed here
 
     @classmethod
     def read(cls, folder: Path, published: Path | None = None) -> "Results":
-        """Every run below the folder, and published results."""
+        """Read the runs in a folder and its subfolders, and published results."""
         runs, damaged = find_runs(folder)
         finished = [run for run in runs if run.result is not None]
         if not finished:
@@ -157,7 +157,7 @@ class Results:
 
     @cached_property
     def compared(self) -> list[Setup]:
-        """The setups that get a section: not those of a single entry that a comparison of settings shows."""
+        """The setups with a section of their own: all except single entries that a comparison of settings covers."""
         in_studies = [entry.setup for group in self.studies() for entry in group]
         methods = {setup: len(self.at(setup)) for setup in self.setups}
         groups = [[other for other in self.setups if other[:2] == setup[:2]] for setup in self.setups]
@@ -165,7 +165,7 @@ class Results:
         return [setup for setup in self.setups if methods[setup] > 1 or setup not in in_studies or setup in fullest]
 
     def at(self, setup: Setup) -> list[Entry]:
-        """The entries to compare: of each method the one closest to its defaults, then the best by validation."""
+        """The entries to compare: per method the one closest to its defaults, then the best by validation."""
         chosen: dict[str, Entry] = {}
         for entry in self.entries:
             if entry.setup == setup:
@@ -192,14 +192,14 @@ class Results:
         return self.published_at(entry.setup).get(entry.method.identifier, {})
 
     def published_only(self) -> list[Setup]:
-        """The setups for which there are published metrics, but no runs."""
+        """Setups with published metrics but without runs."""
         run = {(setup.data.casefold(), setup.model.identifier) for setup in self.setups}
         left = {(data, model) for data, model, _ in self.published if (data, model) not in run}
         return sorted((Setup(data, model_named(model), "") for data, model in left), key=lambda setup: setup.position)
 
 
 def _group(runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
-    """Runs as entries in order, and those that repeat another."""
+    """Group runs into sorted entries; returns also the duplicates."""
     names, methods = data_names(runs), with_colors(method_of(run) for run in runs)
     entries: dict[str, Entry] = {}
     duplicates = []
@@ -222,7 +222,7 @@ def _group(runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
 
 
 def _method_settings(settings: Mapping[str, Any]) -> set[str]:
-    """The names of the settings that belong to the method; if it is not installed, those that nothing else has."""
+    """The names of the method's settings; if it is not installed, all names that belong to nothing else."""
     method = load("method", settings["method"])
     if method is not None:
         return set(setting_fields(method.settings))
@@ -232,7 +232,7 @@ def _method_settings(settings: Mapping[str, Any]) -> set[str]:
 
 
 def _default_settings(settings: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
-    """The default settings with these parts of a run, as far as they can be loaded."""
+    """The default settings with these parts of a run, if they can be loaded."""
     loaded = {part: settings[part] for part in parts if part in settings and load(part, settings[part]) is not None}
     return Config(**loaded).as_dict()
 

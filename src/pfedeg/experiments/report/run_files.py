@@ -1,4 +1,4 @@
-"""Finding the runs below a folder, and checking that their files hold what a report needs."""
+"""Finds the runs in a folder and checks that their files contain what a report needs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from pfedeg.experiments.report.published import METRICS
 from pfedeg.text import plural
 from pfedeg.training.saved_run import Run
 
-UNNAMED = "unnamed data"  # of a run from Python whose data had no name
+UNNAMED = "unnamed data"  # of a Python run without a data name
 
 
 def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
-    """The runs below a folder, finished or not, and what is wrong with those that cannot be used."""
+    """All runs in a folder and its subfolders, and an error message for each damaged one."""
     if not folder.is_dir():
         raise InputError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     paths = sorted(path.parent for path in folder.rglob("config.json") if (path.parent / "provenance.json").exists())
@@ -33,25 +33,27 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def why_empty(runs: Sequence[Run], damaged: Sequence[str]) -> str:
-    """Why there is nothing to report on."""
+    """The reason why there is nothing to report."""
     if damaged:
         return f"no run can be used; {damaged[0]}"
-    return "no run is finished" if runs else "there are no runs; `pfedeg train` and `pfedeg experiment` make some"
+    return "no run is finished" if runs else "no runs found; make some with `pfedeg train` or `pfedeg experiment`"
 
 
 def describe_missing(runs: Sequence[Run]) -> list[str]:
-    """A line for each plug-in that runs use and that is not installed here."""
+    """A line for each plug-in that is used but not installed."""
     users: defaultdict[str, int] = defaultdict(int)
     for run in runs:
         for part, identifier in missing_parts(run).items():
             users[f"{part} {identifier} ({run.label(part)})"] += 1  # type: ignore[arg-type]
-    return [f"{name} is not installed here; {plural(number, 'run')} shown as saved" for name, number in users.items()]
+    return [
+        f"{name} is not installed; {plural(number, 'run')} shown with saved labels" for name, number in users.items()
+    ]
 
 
 def data_names(runs: Sequence[Run]) -> dict[Path, str]:
-    """The name of each run's data: that of their file; different data of the same name are told apart.
+    """The name of each run's data, from the file name; a fingerprint is added if different data have the same name.
 
-    With another seed the fingerprint may differ, since data that come without splits are split by the seed.
+    Fingerprints may differ between seeds, since data without splits are split by the seed.
     """
     found = {run.path: (_data_name(run), str(run.provenance.get("data_fingerprint", ""))) for run in runs}
     versions: defaultdict[tuple[str, int | None], set[Any]] = defaultdict(set)
@@ -69,10 +71,10 @@ def _data_name(run: Run) -> str:
 
 
 def _checked(path: Path) -> Run:
-    """A run whose files hold what a report needs."""
+    """Open a run and check its files."""
     run, file = Run(path), "config.json"
     if not missing_parts(run):
-        run.config.as_dict()  # an error names a setting that is out of range
+        run.config.as_dict()  # raises InputError for invalid settings
     try:
         file = "history.jsonl"
         for line in run.history:
@@ -93,7 +95,7 @@ def _checked(path: Path) -> Run:
 
 
 def _check_line(line: Mapping[str, Any]) -> None:
-    """Round, validation MRR and relation graph, where a line has them."""
+    """Check round, validation MRR and relation graph."""
     mrr, rows = line.get("valid", {}).get("weighted", {}).get("mrr"), line.get("affinity") or {}
     _check_numbers([line["round"], *([] if mrr is None else [mrr])])
     for row in rows.values():

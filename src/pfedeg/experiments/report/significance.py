@@ -1,4 +1,4 @@
-"""Whether a difference between methods is more than chance: a paired bootstrap over the test triples."""
+"""Tests whether methods differ significantly, with a paired bootstrap over the test triples."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from pfedeg.training.saved_run import Run
 Ranks = Mapping[int, tuple[str, NDArray[np.float64]]]  # seed → fingerprint of the data, 1 / rank of every test triple
 
 DRAWS = 2000
-TOLERANCE = 1e-4  # between a result and what its tables give: another processor may break a tie of scores differently
+TOLERANCE = 1e-4  # between saved and recomputed MRR: processors may break ties of scores differently
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class PairedTests:
-    """The differences between the entries of a setup, and why some are missing."""
+    """The differences between the entries of a setup, and the reasons for missing ones."""
 
     differences: Sequence[Difference] = ()
     missing: Sequence[str] = field(default_factory=list)
 
 
 def paired_tests(entries: Sequence[Entry], notify: Callable[[str], None] = lambda text: None) -> PairedTests:
-    """Compare all pairs of entries of a setup, over the seeds that both have and whose tables are available."""
+    """Compare all pairs of entries of a setup, over common seeds with available tables."""
     if len(entries) < 2:
         return PairedTests()
     missing = _unavailable(entries)
@@ -74,7 +74,7 @@ def _can_be_ranked(run: Run) -> bool:
 
 
 def _unavailable(entries: Sequence[Entry]) -> list[str]:
-    """Why some runs, or all, cannot be ranked again."""
+    """The reasons why runs cannot be ranked again."""
     runs = [(entry, run) for entry in entries for run in entry.runs]
     if not any(run.has_tables for _, run in runs):
         return ["these run folders contain no embedding tables"]
@@ -82,7 +82,7 @@ def _unavailable(entries: Sequence[Entry]) -> list[str]:
     unknown = [entry.label for entry, run in runs if run.has_tables and not _can_be_ranked(run)]
     return [
         *([f"no embedding tables in the run folders of {'; '.join(without)}"] if without else []),
-        *([f"the model of {'; '.join(dict.fromkeys(unknown))} is not installed here"] if unknown else []),
+        *([f"the model of {'; '.join(dict.fromkeys(unknown))} is not installed"] if unknown else []),
     ]
 
 
@@ -108,7 +108,7 @@ def resampled_means(values: NDArray[np.float64], draws: int) -> NDArray[np.float
 
 
 def reciprocal_ranks(entry: Entry) -> Ranks:
-    """1 / rank of every test triple of every client, for every seed that can be ranked again."""
+    """1 / rank of every test triple, for every seed with available tables."""
     found = {}
     for run, result in zip(entry.runs, entry.results, strict=True):
         if not _can_be_ranked(run):
@@ -117,13 +117,15 @@ def reciprocal_ranks(entry: Entry) -> Ranks:
         values = 1 / np.concatenate([ranks[client] for client in sorted(ranks)])
         saved = result["test"]["weighted"]["mrr"]
         if len(values) and abs(values.mean() - saved) > TOLERANCE:
-            raise InputError(f"{run.path}: result.json has test MRR {saved:.4f}, its tables give {values.mean():.4f}")
+            raise InputError(
+                f"{run.path}: result.json has test MRR {saved:.4f}, but its tables give {values.mean():.4f}"
+            )
         found[run.seed] = str(run.provenance.get("data_fingerprint")), values
     return found
 
 
 def mean_over_seeds(ranks: Ranks, seeds: Sequence[int]) -> NDArray[np.float64]:
-    """The mean over seeds for every test triple; seeds with different test triples are put one after the other."""
+    """The mean over seeds for every test triple; seeds with different test triples are concatenated."""
     found: dict[str, list[NDArray[np.float64]]] = {}
     for seed in seeds:
         data, values = ranks[seed]

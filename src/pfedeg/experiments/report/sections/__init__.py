@@ -1,4 +1,4 @@
-"""The sections of a report, a module for each, in the order in which they appear."""
+"""The sections of a report, one module each, in order."""
 
 from collections.abc import Mapping
 
@@ -29,5 +29,5 @@ ORDER = (
 
 
 def build_sections(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:
-    """All sections that have something to show."""
+    """All sections that are not empty."""
     return [section for module in ORDER for section in module.build(results, tests) if section.parts]

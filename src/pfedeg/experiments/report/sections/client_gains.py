@@ -10,7 +10,7 @@ from pfedeg.experiments.report.significance import PairedTests
 
 
 def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:
-    """A table and a figure for each setup that has a method in which every client trains alone."""
+    """A table and a figure for each setup with a method in which every client trains alone."""
     parts: list[Table | Picture] = []
     for setup in results.setups:
         entries = results.at(setup)

@@ -1,4 +1,4 @@
-"""A section per setup: test metrics of all methods beside published ones, and whether differences are significant."""
+"""A section per setup: test metrics of all methods, published metrics, significance of differences."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -24,7 +24,7 @@ def _section(results: Results, setup: Setup, tests: PairedTests) -> Section:
     entries, published = results.at(setup), results.published_at(setup)
     texts = [_agreement(results, entries)]
     if published and setup.scale:
-        texts.append("The published numbers are at other settings.")
+        texts.append("The published results have other settings.")
     if tests.missing and not tests.differences:
         texts.append(f"Significance is not tested: {'; '.join(tests.missing)}.")
     section = Section(setup.title, " ".join(filter(None, texts)), [_metrics(results, setup)])
@@ -65,7 +65,7 @@ def _best_published(methods: Sequence[ReportMethod], published: Mapping[str, Map
 
 
 def _agreement(results: Results, entries: Sequence[Entry]) -> str:
-    """Which method is best here and in the publication, and how many pairs of methods have the same order."""
+    """Text on the best method here and in the publication, and on how many pairs have the same order."""
     both = [entry for entry in entries if "mrr" in results.published_for(entry) and entry.mean("mrr") is not None]
     first = best_entry(entries)
     text = f"Best here: {first.label}." if first else ""
@@ -95,8 +95,8 @@ def _significance(tests: PairedTests) -> Table:
         mean, interval = f"{abs(each.mean):.{digits}f}", f"{low:+.{digits}f} … {high:+.{digits}f}"
         rows.append([one.label, two.label, mean, interval, p, verdict])
     note = (
-        f"Paired bootstrap with {DRAWS:,} draws of the test triples, over the seeds that both methods have; p is "
-        "two-sided and not corrected for multiple comparisons. Other seeds and other splits may give other differences."
+        f"Paired bootstrap with {DRAWS:,} draws of the test triples, over the seeds that both methods share; p is "
+        "two-sided and not corrected for multiple comparisons. Other seeds and splits may give other differences."
     )
     note += f" Not tested: {'; '.join(tests.missing)}." if tests.missing else ""
     columns = ["better", "worse", "difference", "95 % interval", "p", ""]
@@ -104,6 +104,6 @@ def _significance(tests: PairedTests) -> Table:
 
 
 def _digits(*values: float) -> int:
-    """Four digits, or as many as it takes for no difference to be shown as zero."""
+    """Four digits, or more if a difference would be shown as zero."""
     smallest = min((abs(value) for value in values if abs(value) > ROUNDING), default=1.0)
     return max(4, ceil(-log10(smallest)))

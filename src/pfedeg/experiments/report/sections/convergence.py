@@ -17,7 +17,7 @@ def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]
         if entries:
             name = figures.file_name("convergence", setup)
             parts.append(Picture(name, setup.title, partial(figures.convergence, entries)))
-    text = "Validation MRR during training, weighted over clients. A dot marks the round whose tables are kept."
+    text = "Validation MRR during training, weighted over clients. A dot marks the best round, whose tables are kept."
     if any(len(entry.runs) > 1 for entry in results.entries):
         text += " Each seed has its own line."
     return [Section("Convergence", text, parts)]

@@ -43,12 +43,12 @@ def methods_of(results: Results) -> list[ReportMethod]:
 def _notes(results: Results) -> list[str]:
     notes = ["Weighted over clients. Bold: the best of the methods that do not pool data."]
     if any("mrr" in values for setup in results.setups for values in results.published_at(setup).values()):
-        notes.append("In brackets: published results, at the settings of the publication.")
+        notes.append("In brackets: published results with the publication's settings.")
     chosen = {setup: [entry.label for entry in results.at(setup) if entry.varied_in_setup] for setup in results.setups}
     listed = "; ".join(f"{setup.title}: {', '.join(labels)}" for setup, labels in chosen.items() if labels)
     if listed:
         notes.append(
-            f"Of a method with several settings, the one closest to its defaults is shown, then the best by "
+            f"If a method has several settings, the ones closest to its defaults are shown, then the best by "
             f"validation: {listed}."
         )
     if only := results.published_only():
@@ -58,7 +58,7 @@ def _notes(results: Results) -> list[str]:
 
 
 def _against_baselines(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Table]:
-    """For every method that is not a baseline or an ablation: on how many setups it beats each baseline."""
+    """For every proposed or user-defined method: on how many setups it beats each baseline."""
     present = sorted({entry.method for entry in results.entries}, key=lambda method: method.position)
     baselines = [method for method in present if method.role == "baseline"]
     rows: list[Row] = []
@@ -72,7 +72,7 @@ def _against_baselines(results: Results, tests: Mapping[Setup, PairedTests]) -> 
 
 
 def _wins(results: Results, tests: Mapping[Setup, PairedTests], method: ReportMethod, baseline: ReportMethod) -> str:
-    """Such as "better: 3 of 4, significantly better: 2 of 4"; nothing if the two never meet in a setup."""
+    """Such as "better: 3 of 4, significantly better: 2 of 4"; empty if no setup has both."""
     found = [{entry.method: entry for entry in results.at(setup)} for setup in results.setups]
     pairs = [(entries[method], entries[baseline]) for entries in found if method in entries and baseline in entries]
     if not pairs:

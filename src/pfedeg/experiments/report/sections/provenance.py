@@ -1,4 +1,4 @@
-"""Section "Provenance": where every run comes from, and which runs are left out."""
+"""Section "Provenance": the origin of every run, and the skipped runs."""
 
 from collections.abc import Mapping
 
@@ -33,12 +33,12 @@ def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]
 
 def _note(results: Results) -> str:
     total = sum(result["seconds"] for entry in results.entries for result in entry.results)
-    note = f"{duration(total)} of training in all; other programs may have used the machine at the same time."
+    note = f"{duration(total)} of training in total; other programs may have run at the same time."
     left_out = {
         "not finished": [str(path) for path in results.unfinished],
         "damaged": results.damaged,
         "same data, settings and seed as another run": results.duplicates,
     }
     for reason, runs in left_out.items():
-        note += f" Left out ({reason}): {'; '.join(runs)}." if runs else ""
+        note += f" Skipped ({reason}): {'; '.join(runs)}." if runs else ""
     return note

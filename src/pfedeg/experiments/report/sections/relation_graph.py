@@ -10,9 +10,9 @@ from pfedeg.experiments.report.significance import PairedTests
 
 MAX_CLIENTS = 12  # in a table of shares
 TEXT = (
-    "The client-wise relation graph W. An arrow points from the teacher to the learner; the wider and darker, the "
-    "larger the teacher's share in what the learner receives. With many clients only the three largest shares of each "
-    "learner are drawn. A graph that changes during training is drawn at its start, in the middle and at the end."
+    "The client-wise relation graph W. An arrow points from the teacher to the learner; wider and darker arrows "
+    "are larger shares in what the learner receives. With many clients, only the three largest shares of each learner "
+    "are drawn. A graph that changes during training is drawn at its start, in the middle and at the end."
 )
 
 

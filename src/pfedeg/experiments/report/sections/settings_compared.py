@@ -10,11 +10,11 @@ from pfedeg.experiments.report.published import METRICS
 from pfedeg.experiments.report.results import Entry, Results, Setup
 from pfedeg.experiments.report.significance import PairedTests
 
-TEXT = "Runs that differ only in these settings. Bold: the best by validation."
+TEXT = "Runs that differ only in these settings. Bold: best by validation."
 
 
 def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:
-    """A table and a figure for each group of such runs."""
+    """A table and a figure for each group of runs."""
     parts: list[Table | Picture] = []
     for group in results.studies():
         first = group[0]
