@@ -17,23 +17,22 @@ def part_of(thread, threads, number):
 def draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w):
     """Draw the negatives of a thread's groups (own negatives: a positive each), and note which rows are touched."""
     members = 1 if chunk is None else chunk
-    batch, touched = w.batch, w.rows.touched
     lo, hi = part_of(thread, threads, -(-len(chosen) // members))
     for group in range(lo, hi):
-        place, ids = group * members, batch.ids[group]
+        place, ids = group * members, w.ids[group]
         if chunk is None:
-            marks = w.scratch.marks[thread]
-            batch.counted[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
+            marks = w.marks[thread]
+            w.counted[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
         else:
             _draw(s, entities, first + place, key, ids)
         for i in range(place, min(place + members, len(chosen))):
             triple = positives.triples[chosen[i]]
-            batch.triple[i, 0], batch.triple[i, 1], batch.triple[i, 2] = triple[0], triple[1], triple[2]
+            w.triple[i, 0], w.triple[i, 1], w.triple[i, 2] = triple[0], triple[1], triple[2]
             if s.lazy:
-                touched[triple[0]] = touched[triple[2]] = True
+                w.touched[triple[0]] = w.touched[triple[2]] = True
         if s.lazy:
             for j in range(s.negatives):
-                touched[ids[j]] = True
+                w.touched[ids[j]] = True
 
 
 @jit
@@ -84,24 +83,11 @@ def exclude(s, positives, chosen, ids, marks, score, count):
 
 
 @jit
-def _position(ordered, value):
-    """How many of the ordered numbers are smaller."""
-    low, high = 0, len(ordered)
-    while low < high:
-        middle = (low + high) >> 1
-        if ordered[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@jit
 def _stand_in(known, limit, u):
     """For the i-th known entity below the limit, u, the i-th entity from the limit on that is not known."""
-    i = _position(known, u)
+    i = np.searchsorted(known, u)
     entity = limit
-    for place in range(_position(known, limit), len(known)):
+    for place in range(np.searchsorted(known, np.int32(limit)), len(known)):
         if known[place] > entity + i:
             break
         i -= known[place] - entity

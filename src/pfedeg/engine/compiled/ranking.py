@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.lanes.operations import QUERIES, line_up, score_all
-from pfedeg.engine.lowlevel.compile import jit, kernel, take
+from pfedeg.engine.lowlevel.compile import jit, kernel
 from pfedeg.engine.lowlevel.vectors import LANES, ONE, ZERO, choose, fill, load, store
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat
@@ -41,13 +41,10 @@ def make_workspace(threads: int, width: int) -> Workspace:
 @kernel
 def scores(thread, threads, sync, model, table, queries, w, result):
     """Every query against every row of the table: result[block, row, lane], query = QUERIES · block + lane."""
-    while True:
-        block = take(sync, 1)
-        if block >= len(result):
-            return
+    for block in range(thread, len(result), threads):
         _choose_queries(queries, QUERIES * block, w.ids[thread])
-        line_up(model, queries, w.ids[thread], w.panel[thread])
-        score_all(model, table, queries, w.ids[thread], w.panel[thread], result[block])
+        line_up(model, queries, w.ids[thread], 0, w.panel[thread])
+        score_all(model, table, queries, w.ids[thread], 0, w.panel[thread], result[block])
 
 
 @kernel
@@ -57,17 +54,14 @@ def ranks(thread, threads, sync, model, table, queries, questions, w, truths, re
     As #equal = candidates − #greater − #smaller, it is 1 + ½ · (candidates + #greater − #smaller): a sum over rows.
     """
     ids, panel, score = w.ids[thread], w.panel[thread], w.score[thread]
-    while True:
-        first = take(sync, QUERIES)
-        if first >= len(queries):
-            return
+    for first in range(QUERIES * thread, len(queries), QUERIES * threads):
         _choose_queries(queries, first, ids)
-        line_up(model, queries, ids, panel)
+        line_up(model, queries, ids, 0, panel)
         _score_truths(model, table, queries, questions, ids, panel, w.truth[thread], score, truths, result)
         w.passed[thread] = 0
         for begin in range(0, len(table), ROWS):
             rows = table[begin : begin + ROWS]
-            score_all(model, rows, queries, ids, panel, score)
+            score_all(model, rows, queries, ids, 0, panel, score[: len(rows)])
             _mask_known(questions, ids, begin, len(rows), score, w.passed[thread])
             for number in range(_most_truths(questions, ids)):
                 _count(questions, ids, number, score[: len(rows)], w.counts[thread], truths, result)
@@ -97,7 +91,7 @@ def _score_truths(model, table, queries, questions, ids, panel, rows, score, tru
             row = table[questions.truth[min(questions.first[i] + number, questions.first[i + 1] - 1)]]
             for k in range(0, len(row), LANES):
                 store(rows[lane], k, load(row, k))
-        score_all(model, rows, queries, ids, panel, score)
+        score_all(model, rows, queries, ids, 0, panel, score)
         for lane in range(QUERIES):
             i = ids[lane]
             place = questions.first[i] + number
