@@ -17,7 +17,7 @@ PRIVATE = (  # words and phrases that readers do not know, or know with another 
     r"coast(?:s|ing)?|strike out|struck out|fade out|fades out",
     r"last words|to be had|asked for in advance|who would rather|for the eye|people's eyes|as if it were not there",
     r"the foremost|is told by|are told by|was said twice|by its looks|neighbours come and go|nobody can tamper with",
-    r"very results|is not looked at|very own",
+    r"very results|is not looked at|very own|one's own|at hand|nobody else|goes on with|so many times",
 )
 VOCABULARY = re.compile(rf"\b(?:{'|'.join(PRIVATE)})\b", re.IGNORECASE)
 LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")

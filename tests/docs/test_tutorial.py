@@ -16,7 +16,7 @@ def test_tutorial_commands_and_table(tmp_path: Path) -> None:
     clients = [result["test"]["clients"] for result in results]
     rows = re.findall(r"^\| (\w+) \| (0\.\d+) \| (0\.\d+) \|$", TUTORIAL, re.M)
     assert sorted(name for name, _, _ in rows) == sorted(clients[0])
-    for name, *told in rows:
-        assert [each[name]["mrr"] for each in clients] == pytest.approx([float(text) for text in told], abs=0.03)
+    for name, *expected in rows:
+        assert [each[name]["mrr"] for each in clients] == pytest.approx([float(text) for text in expected], abs=0.03)
         assert clients[1][name]["mrr"] > clients[0][name]["mrr"]
     assert "| better |" not in (tmp_path / "report.md").read_text()  # --quick

@@ -195,10 +195,10 @@ def test_progress_of_a_run_is_shown(tmp_path: Path, data: Path, monkeypatch: pyt
     )
     done = run(tmp_path, "--only", "data=one", "--only", "method=fede")
     assert done.exit_code == 0, done.output
-    told = (
+    expected = (
         r"1 run: 0 ended; one/transe/fede/seed-0/epochs-1 at round \d+/200, valid MRR 0\.\d+; .* so far, at most about"
     )
-    assert re.search(told, done.output), done.output
+    assert re.search(expected, done.output), done.output
 
 
 def test_a_failed_run_is_reported_and_retried_on_request(tmp_path: Path, data: Path) -> None:

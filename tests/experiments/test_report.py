@@ -93,7 +93,7 @@ def mrr_of(path: Path, key: str = "mrr") -> float:
 
 
 class Page(HTMLParser):
-    """The text of a page, its tables, and whatever it would load from elsewhere."""
+    """The text of a page, its tables, and the external resources it would load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -665,7 +665,7 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
 
 
 def test_user_strategies_of_schema_1_are_not_labelled_as_the_method(runs: Path, tmp_path: Path) -> None:
-    """Schema 1 saved the method FedE, whatever strategy took its place."""
+    """Schema 1 saved the method FedE, even if a strategy class replaced it."""
     shutil.copytree(runs / "fede", tmp_path / "fede")
     shutil.copytree(runs / "fede", tmp_path / "own")
     for name, strategy in (("fede", "FedE"), ("own", "BySize")):

@@ -179,8 +179,8 @@ def test_the_command_chooses_and_records(tmp_path: Path) -> None:
     words += ["--over", "p=0.5,0.9", "--minutes", "0.01", "--choices", str(tmp_path / "choices.toml"), "--json"]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output.splitlines()[-1])
+    printed = json.loads(done.output.splitlines()[-1])
     (rule,) = tomllib.loads((tmp_path / "choices.toml").read_text())["where"]
-    assert rule["set"] == told["chosen"]
+    assert rule["set"] == printed["chosen"]
     assert rule["data"] == "world"
     assert len(rule["evidence"]) == 2

@@ -109,7 +109,7 @@ def test_moments_are_kept_or_reset(moments, steps):
     for number in (1, 2, 3):
         state, _ = one.step(state, number, DOWNLOAD, spy)
     assert [int(call[1]["steps"][0]) for call in spy.calls] == steps
-    assert len({call[3] for call in spy.calls}) == 3  # every round has random numbers of its own
+    assert len({call[3] for call in spy.calls}) == 3  # every round has different random numbers
 
 
 def test_aligned_rows_have_equal_or_independent_initial_values():

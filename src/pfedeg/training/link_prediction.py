@@ -127,7 +127,7 @@ def predict(
 def parse_question(
     graph: KnowledgeGraph, relation: str, head: str | None, tail: str | None
 ) -> tuple[Side, tuple[int, int]]:
-    """A question by names as the side that is asked for and ids."""
+    """The side to predict, and the ids of the given entity and the relation."""
     if (head is None) == (tail is None):
         raise InputError("give either a head or a tail")
     given = look_up("entity", (head if head is not None else tail) or "", graph)
