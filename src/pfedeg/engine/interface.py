@@ -85,7 +85,13 @@ class Engine(Protocol):
     """What trains and ranks. Results are the same for any number of threads."""
 
     def train(
-        self, recipe: Recipe, tables: Tables, state: OptimizerState, knowledge: Knowledge, examples: Positives, key: int
+        self,
+        recipe: Recipe,
+        tables: Tables,
+        state: OptimizerState,
+        knowledge: Knowledge,
+        positives: Positives,
+        key: int,
     ) -> float:
         """Train some epochs, changing tables and the optimiser's state in place; the mean loss of the positives."""
 

@@ -11,7 +11,10 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from pfedeg.engine.lowlevel.compile import inline, jit_reordered, kernel
+from pfedeg.engine.lowlevel.compile import inline, jit, jit_reordered, kernel
+from pfedeg.engine.lowlevel.vectors import prefetch
+
+AHEAD = 8  # rows are prefetched so many owners before they are needed
 
 
 @kernel
@@ -31,6 +34,7 @@ def similarities(thread, threads, sync, owners, uploads, width, scale, inverses,
         for k in _part_of_ids(thread, len(tables), owners):
             begin, end = owners.start[k], owners.start[k + 1]
             for a in range(begin, end):
+                _prefetch_row(uploads, owners, a + AHEAD, width)
                 row = _row_at(uploads[owners.client[a]], owners.row[a], width)
                 square = _dot(row, row)  # the cosine with a row that is zero or infinite is 0
                 inverses[thread, a - begin] = 1.0 / math.sqrt(square) if 0.0 < square < np.inf else 0.0
@@ -49,6 +53,8 @@ def mix(thread, threads, sync, owners, uploads, width, results, changes, weights
         begin, end = owners.start[k], owners.start[k + 1]
         for a in range(begin, end):
             i = owners.client[a]
+            _prefetch_row(uploads, owners, a + AHEAD, width)
+            _prefetch_row(results, owners, a + AHEAD, width)
             if results[i] == 0:
                 continue
             own, new = _row_at(uploads[i], owners.row[a], width), _row_at(results[i], owners.row[a], width)
@@ -72,6 +78,8 @@ def mean(thread, threads, sync, owners, uploads, width, results, totals):
         begin, end = owners.start[k], owners.start[k + 1]
         total[:] = 0.0
         for a in range(begin, end):
+            _prefetch_row(uploads, owners, a + AHEAD, width)
+            _prefetch_row(results, owners, a + AHEAD, width)
             row = _row_at(uploads[owners.client[a]], owners.row[a], width)
             for w in range(width):
                 total[w] += row[w]
@@ -87,6 +95,13 @@ def _part_of_ids(thread, threads, owners):
     """The ids of a thread."""
     ids = len(owners.start) - 1
     return range(ids * thread // threads, ids * (thread + 1) // threads)
+
+
+@jit
+def _prefetch_row(addresses, owners, place, width):
+    """Begin to read a row that comes soon: with many clients, no row follows the one before in memory."""
+    if place < len(owners.client):
+        prefetch(_row_at(addresses[owners.client[place]], owners.row[place], width))
 
 
 @jit_reordered

@@ -7,7 +7,11 @@ from pfedeg import aligned_arrays, randomness
 from pfedeg.engine.compiled import ranking, workspace
 from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
 from pfedeg.engine.compiled.training_loop import train
-from pfedeg.engine.compiled.workspace import LOSS, Moments
+from pfedeg.engine.compiled.workspace import (
+    LOSS,
+    Contrast,
+    Moments,
+)
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel.compile import Team
 from pfedeg.engine.reference import NumpyEngine
@@ -40,19 +44,26 @@ class CompiledEngine:
         self._team.stop()
 
     def train(
-        self, recipe: Recipe, tables: Tables, state: OptimizerState, knowledge: Knowledge, examples: Positives, key: int
+        self,
+        recipe: Recipe,
+        tables: Tables,
+        state: OptimizerState,
+        knowledge: Knowledge,
+        positives: Positives,
+        key: int,
     ) -> float:
         """See `Engine.train`."""
         model, batches, absorb = recipe.model, recipe.batches, recipe.absorb
         adam, objective = recipe.optimizer, recipe.objective
         if not has_compiled_code(recipe) or not (isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
-            return self._numpy.train(recipe, tables, state, knowledge, examples, key)
-        n, done = len(examples.triples), int(state["steps"][0])
+            return self._numpy.train(recipe, tables, state, knowledge, positives, key)
+        n, done = len(positives.triples), int(state["steps"][0])
         steps = batches.epochs * -(-n // batches.size)
         keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
         settings = workspace.make_settings(batches, objective, adam, absorb, len(tables.entity))
+        contrast = Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
         padded = Tables(*(workspace.pad(model, table) for table in tables))
@@ -61,8 +72,8 @@ class CompiledEngine:
         w.steps[:] = 0 if done else -1
         knowledge = Knowledge(*(workspace.pad(model, rows) for rows in knowledge))
         rates = workspace.make_rates(adam, done, steps)
-        arguments = padded, padded_moments, knowledge, examples, orders, negative_keys, rates, w
-        self._team.run(train, model, settings, chunk, *arguments)
+        arguments = padded, padded_moments, knowledge, positives, orders, negative_keys, rates, w
+        self._team.run(train, model, settings, chunk, contrast, *arguments)
         for changed, kept in zip((*padded, *padded_moments), (*tables, *moments), strict=True):
             workspace.unpad(model, changed, kept)
         state["steps"][0] += steps

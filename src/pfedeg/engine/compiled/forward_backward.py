@@ -50,7 +50,9 @@ def _process_negatives(model, s, q, table, ids, following, weight, state, by_que
             scale(by_query, decay)
         for j in range(first, first + LANES, 4):
             later = ids if j + AHEAD < len(ids) else following
-            gather_four(model, q, table, ids, weight, j, later, (j + AHEAD) % len(ids), by_query)
+            for n in range(4):
+                prefetch(table[np.uint32(later[(j + AHEAD) % len(ids) + n])])
+            gather_four(model, q, table, ids, weight, j, by_query)
 
 
 @inline

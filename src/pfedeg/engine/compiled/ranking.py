@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.lanes.operations import QUERIES, line_up, score_all
-from pfedeg.engine.lowlevel.compile import jit, kernel
+from pfedeg.engine.lowlevel.compile import jit, kernel, take
 from pfedeg.engine.lowlevel.vectors import LANES, ONE, ZERO, choose, fill, load, store
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat
@@ -41,7 +41,10 @@ def make_workspace(threads: int, width: int) -> Workspace:
 @kernel
 def scores(thread, threads, sync, model, table, queries, w, result):
     """Every query against every row of the table: result[block, row, lane], query = QUERIES · block + lane."""
-    for block in range(thread, len(result), threads):
+    while True:
+        block = take(sync, 1)
+        if block >= len(result):
+            return
         _choose_queries(queries, QUERIES * block, w.ids[thread])
         line_up(model, queries, w.ids[thread], 0, w.panel[thread])
         score_all(model, table, queries, w.ids[thread], 0, w.panel[thread], result[block])
@@ -54,7 +57,10 @@ def ranks(thread, threads, sync, model, table, queries, questions, w, truths, re
     As #equal = candidates − #greater − #smaller, it is 1 + ½ · (candidates + #greater − #smaller): a sum over rows.
     """
     ids, panel, score = w.ids[thread], w.panel[thread], w.score[thread]
-    for first in range(QUERIES * thread, len(queries), QUERIES * threads):
+    while True:
+        first = take(sync, QUERIES)
+        if first >= len(queries):
+            return
         _choose_queries(queries, first, ids)
         line_up(model, queries, ids, 0, panel)
         _score_truths(model, table, queries, questions, ids, panel, w.truth[thread], score, truths, result)

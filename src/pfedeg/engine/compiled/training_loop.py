@@ -17,17 +17,19 @@ from pfedeg.engine.compiled.lanes.operations import prepare
 from pfedeg.engine.compiled.negative_sampling import draw
 from pfedeg.engine.compiled.row_updates import adam, add_contrast_gradient, add_pull_gradient, catch_up, measure
 from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, STOPPED, STRIP
-from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, kernel
+from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import ZERO, add, clear, prefetch
 
 
 @kernel
-def train(thread, threads, sync, model, s, chunk, tables, moments, knowledge, positives, orders, keys, rates, w):
-    """All epochs, on one thread of a team. With own negatives chunk is None, and what is shared is not compiled."""
+def train(
+    thread, threads, sync, model, s, chunk, contrast, tables, moments, knowledge, positives, orders, keys, rates, w
+):
+    """All epochs, on one thread of a team. What is None (chunk: own negatives; contrast) costs no compiled code."""
     n, table, due, step = len(positives.triples), tables.entity, w.due[thread], 0
     _list_rows(thread, threads, False, w)
     for place in range(w.due_number[thread]):
-        measure(s, table[due[place]], knowledge, due[place], w)
+        measure(s, contrast, table[due[place]], knowledge, due[place], w)
     for r in range(thread, len(tables.relation), threads):
         prepare(model, tables.relation[r], w.relation[r])
     barrier(threads, sync)
@@ -41,18 +43,13 @@ def train(thread, threads, sync, model, s, chunk, tables, moments, knowledge, po
                 _list_rows(thread, threads, True, w)
                 _catch_up_rows(thread, s, table, moments, rates, step, w)
                 barrier(threads, sync)
-            factor = np.float32(0.5 / size if s.mean else 0.5)
-            if chunk is None:
-                with_own_negatives(thread, threads, model, s, table, size, factor, w)
-                sort_pairs(thread, threads, size, w)
-            else:
-                with_shared_negatives(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
+            _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w)
             barrier(threads, sync)
             if thread == 0:
-                _sum_up(s, chunk, size, w)
+                _sum_up(s, contrast, chunk, size, w)
             barrier(threads, sync)
             _update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, w)
-            _update_rows(thread, model, s, chunk, table, moments, knowledge, rates, step, w)
+            _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w)
             if thread == 0:
                 _add_losses(sync, size, w)
             step += 1
@@ -62,6 +59,17 @@ def train(thread, threads, sync, model, s, chunk, tables, moments, knowledge, po
     if s.lazy:
         _list_rows(thread, threads, False, w)
         _catch_up_rows(thread, s, table, moments, rates, step, w)
+
+
+@jit
+def _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w):
+    """Pass 2."""
+    factor = np.float32(0.5 / len(chosen) if s.mean else 0.5)
+    if chunk is None:
+        with_own_negatives(thread, threads, model, s, table, len(chosen), factor, w)
+        sort_pairs(thread, threads, len(chosen), w)
+    else:
+        with_shared_negatives(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
 
 
 @jit
@@ -82,8 +90,7 @@ def _catch_up_rows(thread, s, table, moments, rates, step, w):
     """Make the steps that a thread's listed rows have missed."""
     for place in range(w.due_number[thread]):
         e = w.due[thread, place]
-        for row in _with_moments(table, moments, w.due[thread, min(place + 1, w.due_number[thread] - 1)]):
-            prefetch(row)
+        _prefetch_row(table, moments, w.due[thread, min(place + 1, w.due_number[thread] - 1)])
         catch_up(s, rates, w.steps[e], step, _with_moments(table, moments, e))
         w.steps[e] = step + 1  # with the one to come
 
@@ -94,13 +101,21 @@ def _with_moments(table, moments, e):
     return table[e], moments.entity1[e], moments.entity2[e]
 
 
+@inline
+def _prefetch_row(table, moments, e):
+    """Begin to read a row and its moments."""
+    prefetch(table[e])
+    prefetch(moments.entity1[e])
+    prefetch(moments.entity2[e])
+
+
 @jit
-def _sum_up(s, chunk, size, w):
+def _sum_up(s, contrast, chunk, size, w):
     """Before pass 3, on one thread: sum over the table, and link the gradients of each entity to a list."""
     if s.pull != 0:
-        w.total[DISTANCE] = np.sqrt(w.square.sum())
-    if s.contrast != 0:
-        w.total[DIFFERENCE] = w.difference.mean()
+        w.total[DISTANCE] = np.sqrt(_sum(w.square))
+    if contrast is not None:
+        w.total[DIFFERENCE] = _sum(w.difference) / len(w.difference)
     parts = 2 * size if chunk is None else 2 * size + -(-size // chunk) * w.ids.shape[1]
     for part in range(parts - 1, -1, -1):  # backwards, so that lists run forwards
         if part < size:
@@ -124,8 +139,16 @@ def _add_losses(sync, size, w):
     w.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
 
 
+@jit_reordered
+def _sum(numbers):
+    result = 0.0
+    for number in numbers:
+        result += number
+    return result
+
+
 @jit
-def _update_rows(thread, model, s, chunk, table, moments, knowledge, rates, step, w):
+def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w):
     """Pass 3 for a thread's listed rows, in blocks: all gradients of a block, then the updates.
 
     So the queries stay in the caches while gradients are summed, and the tables stream by afterwards.
@@ -138,22 +161,21 @@ def _update_rows(thread, model, s, chunk, table, moments, knowledge, rates, step
             _sum_gradients(model, chunk, table[e], e, w, by_row[place])
         for place in range(number):
             if s.lazy:
-                for row in _with_moments(table, moments, due[min(begin + place + 1, len(due) - 1)]):
-                    prefetch(row)
-            _update_row(s, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w)
+                _prefetch_row(table, moments, due[min(begin + place + 1, len(due) - 1)])
+            _update_row(s, contrast, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w)
 
 
 @inline
-def _update_row(s, table, moments, knowledge, rates, step, e, g, w):
+def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, w):
     """A step of Adam for one entity, with the pull and FedEC's contrast."""
     row, distance = table[e], w.total[DISTANCE]
     if s.pull != 0:
         add_pull_gradient(np.float32(s.pull / distance) if distance > 0 else ZERO, row, knowledge.received[e], g)
-    if s.contrast != 0:
+    if contrast is not None:
         received, previous = knowledge.received[e], knowledge.previous[e]
-        add_contrast_gradient(s, w.total[DIFFERENCE], len(table), row, received, previous, g)
+        add_contrast_gradient(contrast, w.total[DIFFERENCE], len(table), row, received, previous, g)
     adam(s, rates, step, _with_moments(table, moments, e), g)
-    measure(s, row, knowledge, e, w)
+    measure(s, contrast, row, knowledge, e, w)
 
 
 @jit
@@ -173,10 +195,9 @@ def _update_relations(thread, threads, model, s, table, moments, size, rates, st
 @inline
 def _sum_gradients(model, chunk, row, e, w, g):
     """An entity's gradient: as a negative of single positives, then the parts in its list."""
+    clear(g)
     if chunk is None:
         gather(model, row, w.query, w, e, g)
-    else:
-        clear(g)
     part = w.first_part[e]
     w.first_part[e] = -1
     while part >= 0:

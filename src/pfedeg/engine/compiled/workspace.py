@@ -34,11 +34,16 @@ class Settings(NamedTuple):
     beta2: float
     epsilon: np.float32
     pull: float
-    contrast: float
-    temperature: float
-    pooled: bool
     lazy: bool  # whether rows that a batch does not touch are updated later
     horizon: int  # steps after which a first moment without gradients has decayed to nothing
+
+
+class Contrast(NamedTuple):
+    """FedEC's term; without it, None takes its place and no code is compiled for it."""
+
+    weight: float
+    temperature: float
+    pooled: bool
 
 
 class Moments(NamedTuple):
@@ -110,14 +115,11 @@ def unpad(model: Model, padded: Mat, rows: Mat) -> None:
 
 def _padding(model: Model) -> int:
     """Zeros after `dim` numbers: a complex row has two such parts, of a real row they are two halves."""
-    return -model.dim % (4 * LINE * model.dim // model.entity_width)
+    return -model.dim % (LINE * 2 * model.dim // model.entity_width)
 
 
 def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, absorb: Absorb, entities: int) -> Settings:
     """The settings of a call."""
-    groups = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
-    drawn = batches.negatives * groups + 2 * batches.size
-    touched = 1 - math.exp(-drawn / max(1, entities))  # the part of all rows that a batch is likely to touch
     return Settings(
         batches.size,
         batches.negatives,
@@ -127,12 +129,15 @@ def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, abso
         adam.beta2,
         np.float32(adam.epsilon),
         absorb.pull,
-        absorb.contrast,
-        absorb.temperature,
-        absorb.pooled,
-        absorb.pull == 0 and absorb.contrast == 0 and touched < LAZY_BELOW,
+        absorb.pull == 0 and absorb.contrast == 0 and touched_share(batches, entities) < LAZY_BELOW,
         math.ceil(-32 / math.log2(adam.beta1)) if adam.beta1 > 0 else 0,
     )
+
+
+def touched_share(batches: Batches, entities: int) -> float:
+    """The part of all rows that a batch is likely to touch: heads, tails and negatives."""
+    groups = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
+    return 1 - math.exp(-(batches.negatives * groups + 2 * batches.size) / max(1, entities))
 
 
 def make_rates(adam: Adam, done: int, steps: int) -> Mat:

@@ -60,9 +60,9 @@ def _compile(function: F, **options: Any) -> F:
 
 
 # Threads. Python threads enter a compiled function together and stay in it for a whole round; they wait for each other
-# at barriers, by atomic counters in one int64 array.
+# at barriers and share out work by atomic counters in one int64 array.
 STRIDE = 8  # int64 numbers from one counter to the next: a cache line
-STOP, ARRIVED, PHASE = 0, STRIDE, 2 * STRIDE
+STOP, ARRIVED, PHASE, NEXT = 0, STRIDE, 2 * STRIDE, 3 * STRIDE
 
 
 class Team:
@@ -73,26 +73,30 @@ class Team:
         self.size = size
         self._workers: list[ThreadPoolExecutor] = []
         self._lock = Lock()  # two calls at once would wait for each other's threads forever
-        self._sync = np.zeros(3 * STRIDE, np.int64)
+        self._sync = np.zeros(4 * STRIDE, np.int64)
         self._stopped = False
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C stops all of them."""
         with self._lock:
-            sync = self._sync = np.zeros(3 * STRIDE, np.int64)  # set before the flag is read: `stop` sets both
-            if self._stopped:
-                return
-            self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
-            threads = enumerate(self._workers)
-            futures = [worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in threads]
-            try:
-                for future in futures:
-                    future.result()
-            except BaseException:
-                sync[STOP] = 1
-                for future in futures:
-                    future.exception()
-                raise
+            self._run(function, arguments)
+
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        sync = self._sync = np.zeros(4 * STRIDE, np.int64)  # set before the flag is read: `stop` sets both
+        if self._stopped:
+            return
+        self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
+        futures = [
+            worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in enumerate(self._workers)
+        ]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            sync[STOP] = 1
+            for future in futures:
+                future.exception()
+            raise
 
     def stop(self) -> None:
         """Called from another thread: end what runs, and run nothing more."""
@@ -121,6 +125,7 @@ def barrier(threads: int, sync: NDArray[np.int64]) -> None:
     """Wait until every thread has arrived."""
     phase = atomic_add(sync, PHASE, 0)
     if atomic_add(sync, ARRIVED, 1) == threads - 1:
+        sync[NEXT] = 0
         atomic_add(sync, ARRIVED, -threads)
         atomic_add(sync, PHASE, 1)
     else:
@@ -129,6 +134,12 @@ def barrier(threads: int, sync: NDArray[np.int64]) -> None:
             spins += 1
             if spins > 2000:
                 _give_way()
+
+
+@jit
+def take(sync: NDArray[np.int64], amount: int) -> int:
+    """The first of the next `amount` units of work; every barrier starts again from 0."""
+    return atomic_add(sync, NEXT, amount)
 
 
 @jit

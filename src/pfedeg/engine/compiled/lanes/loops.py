@@ -4,7 +4,7 @@ import numpy as np
 
 from pfedeg.engine.compiled.lanes.operations import accumulate, add_slope, start
 from pfedeg.engine.lowlevel.compile import inline
-from pfedeg.engine.lowlevel.vectors import LANES, ZERO, fill, load, prefetch_line, repeat, store, store_totals, total
+from pfedeg.engine.lowlevel.vectors import LANES, fill, load, repeat, store, store_totals, total
 
 
 @inline
@@ -62,15 +62,11 @@ def gather_one(model, q, row, weight, g):
 
 
 @inline
-def gather_four(model, q, table, ids, weights, j, later, place, g):
-    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 3, to g; prefetch rows later[place] … later[place + 3]."""
-    (a, b, c, d), half = four_rows(table, ids, j), len(q) // 2
+def gather_four(model, q, table, ids, weights, j, g):
+    """Add Σ weights[j] · ∂s/∂q (q, table[ids[j]]), j … j + 3, to g."""
+    a, b, c, d = four_rows(table, ids, j)
     wa, wb, wc, wd = repeat(weights, j), repeat(weights, j + 1), repeat(weights, j + 2), repeat(weights, j + 3)
-    soon = four_rows(table, later, place)
-    for k in range(0, half, LANES):
-        for n in range(4):
-            prefetch_line(soon[n], k)
-            prefetch_line(soon[n], half + k)
+    for k in range(0, len(q) // 2, LANES):
         x = part(q, k)
         s = add_slope(model, wa, x, part(a, k), part(g, k))
         s = add_slope(model, wb, x, part(b, k), s)
@@ -80,17 +76,14 @@ def gather_four(model, q, table, ids, weights, j, later, place, g):
 
 @inline
 def gather(model, q, table, w, entity, g):
-    """Write the sum over an entity's pairs of their weight times ∂s/∂q (q, table[the pair's positive]) into g.
+    """Add the sum over an entity's pairs of their weight times ∂s/∂q (q, table[the pair's positive]) to g.
 
     The score is symmetric, s(q, t) = s(t, q), so this is the gradient of a row t from its queries.
     """
-    for k in range(0, len(q) // 2, 2 * LANES):
-        x, y = part(q, k), part(q, k + LANES)
-        s = u = fill(ZERO), fill(ZERO)
-        for thread in range(len(w.pair_start)):
-            for j in range(w.pair_start[thread, entity], w.pair_start[thread, entity + 1]):
-                row, weight = table[np.uint32(w.pair_positive[j])], repeat(w.pair_weight, j)
-                s = add_slope(model, weight, x, part(row, k), s)
-                u = add_slope(model, weight, y, part(row, k + LANES), u)
-        put_part(g, k, s)
-        put_part(g, k + LANES, u)
+    for thread in range(len(w.pair_start)):
+        j, end = w.pair_start[thread, entity], w.pair_start[thread, entity + 1]
+        while j + 4 <= end:
+            gather_four(model, q, table, w.pair_positive, w.pair_weight, j, g)
+            j += 4
+        for last in range(j, end):
+            gather_one(model, q, table[np.uint32(w.pair_positive[last])], w.pair_weight[last], g)
