@@ -321,7 +321,7 @@ def test_rows_are_updated_in_blocks(name):
     local = {"epochs": 2, "batch": 40, "negatives": 9, "epsilon": 1e-3}
     tables = toy_tables(6, model, graph)
     settings = workspace_settings(local, ABSORB["pull"], 61)
-    assert 1 < workspace.make_workspace(settings, None, tables, 40, 2).by_row.shape[1] < 61 // 4
+    assert 1 < workspace.make_workspace(settings, None, tables, 40, 2).scratch.by_row.shape[1] < 61 // 4
     knowledge = Knowledge(toy_tables(7, model, graph).entity, nothing(model).previous)
     expected, found = both(Case(graph, model, local, ABSORB["pull"], tables, knowledge, 1, 3, 2))
     for field, a, b in zip(("loss", *Tables._fields, *STATE), expected, found, strict=True):

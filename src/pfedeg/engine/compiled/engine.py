@@ -4,13 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays, randomness
-from pfedeg.engine.compiled import ranking, workspace
+from pfedeg.engine.compiled import ranking
 from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
 from pfedeg.engine.compiled.training_loop import train
 from pfedeg.engine.compiled.workspace import (
     LOSS,
-    Contrast,
     Moments,
+    make_contrast,
+    make_rates,
+    make_settings,
+    make_workspace,
+    pad,
+    unpad,
 )
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel.compile import Team
@@ -62,22 +67,20 @@ class CompiledEngine:
         keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
-        settings = workspace.make_settings(batches, objective, adam, absorb, len(tables.entity))
-        contrast = Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
+        settings = make_settings(batches, objective, adam, absorb, len(tables.entity))
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
-        padded = Tables(*(workspace.pad(model, table) for table in tables))
-        padded_moments = Moments(*(workspace.pad(model, moment) for moment in moments))
-        w = workspace.make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
-        w.steps[:] = 0 if done else -1
-        knowledge = Knowledge(*(workspace.pad(model, rows) for rows in knowledge))
-        rates = workspace.make_rates(adam, done, steps)
-        arguments = padded, padded_moments, knowledge, positives, orders, negative_keys, rates, w
-        self._team.run(train, model, settings, chunk, contrast, *arguments)
+        padded = Tables(*(pad(model, table) for table in tables))
+        padded_moments = Moments(*(pad(model, moment) for moment in moments))
+        workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
+        workspace.rows.steps[:] = 0 if done else -1
+        knowledge, rates = Knowledge(*(pad(model, rows) for rows in knowledge)), make_rates(adam, done, steps)
+        arguments = padded, padded_moments, knowledge, positives, orders, negative_keys, rates, workspace
+        self._team.run(train, model, settings, chunk, make_contrast(absorb), *arguments)
         for changed, kept in zip((*padded, *padded_moments), (*tables, *moments), strict=True):
-            workspace.unpad(model, changed, kept)
+            unpad(model, changed, kept)
         state["steps"][0] += steps
-        return float(w.total[LOSS]) / (n * batches.epochs)
+        return float(workspace.sums.total[LOSS]) / (n * batches.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Engine.scores`."""
@@ -85,9 +88,9 @@ class CompiledEngine:
             return self._numpy.scores(model, tables, queries)
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
-        entity, queries = workspace.pad(model, tables.entity), workspace.pad(model, queries)
-        w = ranking.make_workspace(self._team.size, entity.shape[1])
-        self._team.run(ranking.scores, model, entity, queries, w, result)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.scores, model, entity, queries, workspace, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
@@ -95,7 +98,7 @@ class CompiledEngine:
         if type(model) not in MODELS:
             return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
-        entity, queries = workspace.pad(model, tables.entity), workspace.pad(model, queries)
-        w = ranking.make_workspace(self._team.size, entity.shape[1])
-        self._team.run(ranking.ranks, model, entity, queries, questions, w, truths, result)
+        entity, queries = pad(model, tables.entity), pad(model, queries)
+        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.ranks, model, entity, queries, questions, workspace, truths, result)
         return result

@@ -17,22 +17,23 @@ def part_of(thread, threads, number):
 def draw(thread, threads, s, chunk, entities, positives, chosen, first, key, w):
     """Draw the negatives of a thread's groups (own negatives: a positive each), and note which rows are touched."""
     members = 1 if chunk is None else chunk
+    batch, touched = w.batch, w.rows.touched
     lo, hi = part_of(thread, threads, -(-len(chosen) // members))
     for group in range(lo, hi):
-        place, ids = group * members, w.ids[group]
+        place, ids = group * members, batch.ids[group]
         if chunk is None:
-            marks = w.marks[thread]
-            w.counted[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
+            marks = w.scratch.marks[thread]
+            batch.counted[place] = _draw_own(s, entities, positives, chosen[place], first + place, key, marks, ids)
         else:
             _draw(s, entities, first + place, key, ids)
         for i in range(place, min(place + members, len(chosen))):
             triple = positives.triples[chosen[i]]
-            w.triple[i, 0], w.triple[i, 1], w.triple[i, 2] = triple[0], triple[1], triple[2]
+            batch.triple[i, 0], batch.triple[i, 1], batch.triple[i, 2] = triple[0], triple[1], triple[2]
             if s.lazy:
-                w.touched[triple[0]] = w.touched[triple[2]] = True
+                touched[triple[0]] = touched[triple[2]] = True
         if s.lazy:
             for j in range(s.negatives):
-                w.touched[ids[j]] = True
+                touched[ids[j]] = True
 
 
 @jit

@@ -46,8 +46,8 @@ def scores(thread, threads, sync, model, table, queries, w, result):
         if block >= len(result):
             return
         _choose_queries(queries, QUERIES * block, w.ids[thread])
-        line_up(model, queries, w.ids[thread], 0, w.panel[thread])
-        score_all(model, table, queries, w.ids[thread], 0, w.panel[thread], result[block])
+        line_up(model, queries, w.ids[thread], w.panel[thread])
+        score_all(model, table, queries, w.ids[thread], w.panel[thread], result[block])
 
 
 @kernel
@@ -62,12 +62,12 @@ def ranks(thread, threads, sync, model, table, queries, questions, w, truths, re
         if first >= len(queries):
             return
         _choose_queries(queries, first, ids)
-        line_up(model, queries, ids, 0, panel)
+        line_up(model, queries, ids, panel)
         _score_truths(model, table, queries, questions, ids, panel, w.truth[thread], score, truths, result)
         w.passed[thread] = 0
         for begin in range(0, len(table), ROWS):
             rows = table[begin : begin + ROWS]
-            score_all(model, rows, queries, ids, 0, panel, score[: len(rows)])
+            score_all(model, rows, queries, ids, panel, score)
             _mask_known(questions, ids, begin, len(rows), score, w.passed[thread])
             for number in range(_most_truths(questions, ids)):
                 _count(questions, ids, number, score[: len(rows)], w.counts[thread], truths, result)
@@ -97,7 +97,7 @@ def _score_truths(model, table, queries, questions, ids, panel, rows, score, tru
             row = table[questions.truth[min(questions.first[i] + number, questions.first[i + 1] - 1)]]
             for k in range(0, len(row), LANES):
                 store(rows[lane], k, load(row, k))
-        score_all(model, rows, queries, ids, 0, panel, score)
+        score_all(model, rows, queries, ids, panel, score)
         for lane in range(QUERIES):
             i = ids[lane]
             place = questions.first[i] + number

@@ -76,19 +76,19 @@ def add_contrast_gradient(contrast, pooled_difference, entities, row, received, 
 
 
 @inline
-def measure(s, contrast, row, knowledge, e, w):
+def measure(s, contrast, row, knowledge, e, sums):
     """A row's part of the sums over the whole table that the next step needs."""
     if s.pull != 0:
         square = fill(ZERO)
         for k in range(0, len(row), LANES):
             difference = load(row, k) - load(knowledge.received[e], k)
             square = fma(difference, difference, square)
-        w.square[e] = total(square)
+        sums.square[e] = total(square)
     if contrast is not None:  # noqa: SIM102 (numba leaves out the branch by this test alone)
         if contrast.pooled:
             _, s_g = _cosine(row, knowledge.received[e])
             _, s_l = _cosine(row, knowledge.previous[e])
-            w.difference[e] = s_l - s_g
+            sums.difference[e] = s_l - s_g
 
 
 @jit

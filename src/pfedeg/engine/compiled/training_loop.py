@@ -1,8 +1,9 @@
 """Training, compiled: sampling, forward, backward and Adam fused, the same for any number of threads.
 
-A batch takes three passes. (1) Draw the negatives. (2) Forward and backward over the positives. (3) Over entities: sum
-each row's gradient in a fixed order and apply Adam, with the pull towards K in the same visit. There are no gradient
-tables and no atomic operations on numbers, so neither the number of threads nor their timing can change a result.
+A batch takes three passes. (1) Draw the negatives. (2) Forward and backward over the positives: `own` for negatives of
+each positive's own, `shared` for those that a group shares. (3) Over entities: sum each row's gradient in a fixed order
+and apply Adam, with the pull towards K in the same visit. There are no gradient tables and no atomic operations on
+numbers, so neither the number of threads nor their timing can change a result.
 
 Adam moves every row in every step. Where batches touch few rows and nothing pulls at the others, updates are lazy:
 the steps that a row misses are made before a batch reads it and at the end. They are the same steps, rounded a little
@@ -11,7 +12,8 @@ otherwise.
 
 import numpy as np
 
-from pfedeg.engine.compiled.forward_backward import sort_pairs, with_own_negatives, with_shared_negatives
+from pfedeg.engine.compiled import per_triple_negatives as own
+from pfedeg.engine.compiled import shared_negatives as shared
 from pfedeg.engine.compiled.lanes.loops import gather
 from pfedeg.engine.compiled.lanes.operations import prepare
 from pfedeg.engine.compiled.negative_sampling import draw
@@ -26,10 +28,10 @@ def train(
     thread, threads, sync, model, s, chunk, contrast, tables, moments, knowledge, positives, orders, keys, rates, w
 ):
     """All epochs, on one thread of a team. What is None (chunk: own negatives; contrast) costs no compiled code."""
-    n, table, due, step = len(positives.triples), tables.entity, w.due[thread], 0
-    _list_rows(thread, threads, False, w)
-    for place in range(w.due_number[thread]):
-        measure(s, contrast, table[due[place]], knowledge, due[place], w)
+    n, table, due, step = len(positives.triples), tables.entity, w.rows.due[thread], 0
+    _list_rows(thread, threads, False, w.rows)
+    for place in range(w.rows.number[thread]):
+        measure(s, contrast, table[due[place]], knowledge, due[place], w.sums)
     for r in range(thread, len(tables.relation), threads):
         prepare(model, tables.relation[r], w.relation[r])
     barrier(threads, sync)
@@ -40,8 +42,8 @@ def train(
             draw(thread, threads, s, chunk, len(table), positives, chosen, first, keys[epoch], w)
             if s.lazy:
                 barrier(threads, sync)
-                _list_rows(thread, threads, True, w)
-                _catch_up_rows(thread, s, table, moments, rates, step, w)
+                _list_rows(thread, threads, True, w.rows)
+                _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
                 barrier(threads, sync)
             _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w)
             barrier(threads, sync)
@@ -54,11 +56,11 @@ def train(
                 _add_losses(sync, size, w)
             step += 1
             barrier(threads, sync)
-            if w.total[STOPPED] != 0:
+            if w.sums.total[STOPPED] != 0:
                 return
     if s.lazy:
-        _list_rows(thread, threads, False, w)
-        _catch_up_rows(thread, s, table, moments, rates, step, w)
+        _list_rows(thread, threads, False, w.rows)
+        _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
 
 
 @jit
@@ -66,33 +68,33 @@ def _forward_backward(thread, threads, model, s, chunk, table, positives, chosen
     """Pass 2."""
     factor = np.float32(0.5 / len(chosen) if s.mean else 0.5)
     if chunk is None:
-        with_own_negatives(thread, threads, model, s, table, len(chosen), factor, w)
-        sort_pairs(thread, threads, len(chosen), w)
+        own.forward_backward(thread, threads, model, s, table, len(chosen), factor, w)
+        own.sort(thread, threads, len(chosen), w)
     else:
-        with_shared_negatives(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
+        shared.forward_backward(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
 
 
 @jit
-def _list_rows(thread, threads, only_touched, w):
+def _list_rows(thread, threads, only_touched, rows):
     """List the rows that belong to a thread: all, or those that the batch touches."""
     n = 0
-    for begin in range(thread * STRIP, len(w.touched), threads * STRIP):
-        for e in range(begin, min(begin + STRIP, len(w.touched))):
-            if w.touched[e] or not only_touched:
-                w.touched[e] = False
-                w.due[thread, n] = e
+    for begin in range(thread * STRIP, len(rows.touched), threads * STRIP):
+        for e in range(begin, min(begin + STRIP, len(rows.touched))):
+            if rows.touched[e] or not only_touched:
+                rows.touched[e] = False
+                rows.due[thread, n] = e
                 n += 1
-    w.due_number[thread] = n
+    rows.number[thread] = n
 
 
 @jit
-def _catch_up_rows(thread, s, table, moments, rates, step, w):
+def _catch_up_rows(thread, s, table, moments, rates, step, rows):
     """Make the steps that a thread's listed rows have missed."""
-    for place in range(w.due_number[thread]):
-        e = w.due[thread, place]
-        _prefetch_row(table, moments, w.due[thread, min(place + 1, w.due_number[thread] - 1)])
-        catch_up(s, rates, w.steps[e], step, _with_moments(table, moments, e))
-        w.steps[e] = step + 1  # with the one to come
+    for place in range(rows.number[thread]):
+        e = rows.due[thread, place]
+        _prefetch_row(table, moments, rows.due[thread, min(place + 1, rows.number[thread] - 1)])
+        catch_up(s, rates, rows.steps[e], step, _with_moments(table, moments, e))
+        rows.steps[e] = step + 1  # with the one to come
 
 
 @inline
@@ -112,21 +114,22 @@ def _prefetch_row(table, moments, e):
 @jit
 def _sum_up(s, contrast, chunk, size, w):
     """Before pass 3, on one thread: sum over the table, and link the gradients of each entity to a list."""
+    gradients, total = w.gradients, w.sums.total
     if s.pull != 0:
-        w.total[DISTANCE] = np.sqrt(_sum(w.square))
+        total[DISTANCE] = np.sqrt(_sum(w.sums.square))
     if contrast is not None:
-        w.total[DIFFERENCE] = _sum(w.difference) / len(w.difference)
-    parts = 2 * size if chunk is None else 2 * size + -(-size // chunk) * w.ids.shape[1]
+        total[DIFFERENCE] = _sum(w.sums.difference) / len(w.sums.difference)
+    parts = 2 * size if chunk is None else 2 * size + -(-size // chunk) * w.batch.ids.shape[1]
     for part in range(parts - 1, -1, -1):  # backwards, so that lists run forwards
         if part < size:
-            entity = w.triple[part, 0]
+            entity = w.batch.triple[part, 0]
         elif part < 2 * size:
-            entity = w.triple[part - size, 2]
+            entity = w.batch.triple[part - size, 2]
         else:
-            entity = w.next_part[part]
+            entity = gradients.following[part]
         if entity >= 0:
-            w.next_part[part] = w.first_part[entity]
-            w.first_part[entity] = part
+            gradients.following[part] = gradients.first[entity]
+            gradients.first[entity] = part
 
 
 @jit
@@ -134,9 +137,9 @@ def _add_losses(sync, size, w):
     """At the end of a batch, on one thread: the loss, and whether to go on."""
     loss = 0.0
     for i in range(size):
-        loss += w.loss[i]
-    w.total[LOSS] += loss
-    w.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
+        loss += w.batch.loss[i]
+    w.sums.total[LOSS] += loss
+    w.sums.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
 
 
 @jit_reordered
@@ -153,7 +156,7 @@ def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, r
 
     So the queries stay in the caches while gradients are summed, and the tables stream by afterwards.
     """
-    due, by_row = w.due[thread, : w.due_number[thread]], w.by_row[thread]
+    due, by_row = w.rows.due[thread, : w.rows.number[thread]], w.scratch.by_row[thread]
     for begin in range(0, len(due), len(by_row)):
         number = min(len(by_row), len(due) - begin)
         for place in range(number):
@@ -162,44 +165,46 @@ def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, r
         for place in range(number):
             if s.lazy:
                 _prefetch_row(table, moments, due[min(begin + place + 1, len(due) - 1)])
-            _update_row(s, contrast, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w)
+            _update_row(s, contrast, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w.sums)
 
 
 @inline
-def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, w):
+def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, sums):
     """A step of Adam for one entity, with the pull and FedEC's contrast."""
-    row, distance = table[e], w.total[DISTANCE]
+    row, distance = table[e], sums.total[DISTANCE]
     if s.pull != 0:
         add_pull_gradient(np.float32(s.pull / distance) if distance > 0 else ZERO, row, knowledge.received[e], g)
     if contrast is not None:
         received, previous = knowledge.received[e], knowledge.previous[e]
-        add_contrast_gradient(contrast, w.total[DIFFERENCE], len(table), row, received, previous, g)
+        add_contrast_gradient(contrast, sums.total[DIFFERENCE], len(table), row, received, previous, g)
     adam(s, rates, step, _with_moments(table, moments, e), g)
-    measure(s, contrast, row, knowledge, e, w)
+    measure(s, contrast, row, knowledge, e, sums)
 
 
 @jit
 def _update_relations(thread, threads, model, s, table, moments, size, rates, step, w):
     """The gradient of every relation, one step of Adam, and what composing needs of it next."""
+    gradients = w.gradients
     for r in range(thread, len(table), threads):
-        clear(w.relation_sum[r])
+        clear(gradients.relation_sum[r])
     for i in range(size):
-        r = w.triple[i, 1]
+        r = w.batch.triple[i, 1]
         if r % threads == thread:
-            add(w.relation_sum[r], w.by_relation[i])
+            add(gradients.relation_sum[r], gradients.relation[i])
     for r in range(thread, len(table), threads):
-        adam(s, rates, step, (table[r], moments.relation1[r], moments.relation2[r]), w.relation_sum[r])
+        adam(s, rates, step, (table[r], moments.relation1[r], moments.relation2[r]), gradients.relation_sum[r])
         prepare(model, table[r], w.relation[r])
 
 
 @inline
 def _sum_gradients(model, chunk, row, e, w, g):
     """An entity's gradient: as a negative of single positives, then the parts in its list."""
-    clear(g)
     if chunk is None:
-        gather(model, row, w.query, w, e, g)
-    part = w.first_part[e]
-    w.first_part[e] = -1
+        gather(model, row, w.batch.query, w.pairs, e, g)
+    else:
+        clear(g)
+    part = w.gradients.first[e]
+    w.gradients.first[e] = -1
     while part >= 0:
-        add(g, w.parts[part])
-        part = w.next_part[part]
+        add(g, w.gradients.rows[part])
+        part = w.gradients.following[part]

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays
-from pfedeg.engine.compiled.lanes.operations import QUERIES
 from pfedeg.engine.interface import Absorb, Batches
-from pfedeg.engine.lowlevel.vectors import LANES, LINE
+from pfedeg.engine.lowlevel.vectors import LANES, PADDING
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.objectives.self_adversarial import SelfAdversarial
@@ -55,67 +54,93 @@ class Moments(NamedTuple):
     relation2: Mat
 
 
-class Workspace(NamedTuple):
-    """The arrays of a call. A group of positives shares its negatives; with own negatives, each is a group."""
+class Batch(NamedTuple):
+    """The positives of a batch and their negatives. A group of positives shares its negatives; own ones: one each."""
 
-    triple: Ids  # (batch, 3) the positives of a batch
-    query: Mat  # (batch, width)
+    triple: Ids  # (batch, 3)
+    query: Mat  # (batch + 1, width); the last one is zero
     ids: Ids  # (groups, negatives)
     counted: Ids  # (batch,) how many of its negatives count
-    weight: Mat  # (batch, negatives) scores, then the gradients of the loss by the scores
+    weight: Mat  # (batch + 1, negatives) scores, then the gradients of the loss by the scores; the last row is zero
     loss: Mat  # (batch,)
-    # Parts of what entities get as gradients; an entity's parts form a linked list, whose end is −1.
-    parts: Mat  # (parts, width) of heads, of tails, then (shared negatives) of each group's negatives
-    first_part: Ids  # (entities,)
-    next_part: Ids  # (parts,)
-    by_relation: Mat  # (batch, relation width) gradients of a positive's relation
+
+
+class Gradients(NamedTuple):
+    """Gradients of rows, each a part of what an entity or relation gets; an entity's parts form a linked list."""
+
+    rows: Mat  # (parts, width) of heads, of tails, then (shared negatives) of each group's negatives
+    first: Ids  # (entities,) an entity's first part, −1 if none
+    following: Ids  # (parts,) the next part of the same entity, −1 if none
+    relation: Mat  # (batch, relation width)
     relation_sum: Mat  # (relations, relation width)
-    relation: Mat  # (relations, width) the relations as `lanes` prepares them
-    # Pairs of a positive and one of its own negatives, each thread's sorted by entity.
-    pair_start: Ids  # (threads, entities + 1 and padding) a thread's pairs of entity e: start[e] … start[e + 1] − 1
-    pair_positive: Ids  # (batch · negatives,)
-    pair_weight: Mat  # (batch · negatives,) the gradient of the loss by the pair's score
-    # Memory of each thread.
+
+
+class Pairs(NamedTuple):
+    """Pairs of a positive and one of its own negatives, each thread's sorted by entity."""
+
+    start: Ids  # (threads, entities + 1 and padding) a thread's pairs of entity e are start[e] … start[e + 1] − 1
+    positive: Ids  # (batch · negatives,)
+    weight: Mat  # (batch · negatives,) the gradient of the loss by the pair's score
+
+
+class Scratch(NamedTuple):
+    """Memory of each thread."""
+
     marks: NDArray[np.bool_]  # (threads, entities) a set of entities, empty between uses
     softmax: Mat  # (threads, 3 · LANES) the state of a running softmax
-    by_query: Mat  # (threads, group, width) gradients of a group's queries
+    by_query: Mat  # (threads, group + padding, width) gradients of a group's queries
     by_row: Mat  # (threads, block, width) gradients of a block of rows
-    panel: Mat  # (threads, width, QUERIES) numbers of some of a group's negatives side by side
-    columns: Mat  # (threads, negatives + group, LINE) some columns of a group's negatives and queries
-    due: Ids  # (threads, rows) the rows that a thread updates
-    due_number: Ids  # (threads,) how many these are
-    # About each row of the table, and sums.
+    panel: Mat  # (threads, negatives + group, lanes) some columns of a group's rows and queries, side by side
+
+
+class TableRows(NamedTuple):
+    """Which rows each thread updates, and how many steps each row has made."""
+
     touched: NDArray[np.bool_]  # (entities,) by the batch, where updates are lazy
-    steps: Ids  # (entities,) how many steps it has made, −1 if it has no moments yet
-    square: NDArray[np.float64]  # (entities,) its part of ‖E − K‖²
-    difference: NDArray[np.float64]  # (entities,) its cos(E, P) − cos(E, G)
+    due: Ids  # (threads, rows) the rows that a thread updates
+    number: Ids  # (threads,) how many these are
+    steps: Ids  # (entities,) −1 if the row has no moments yet
+
+
+class Sums(NamedTuple):
+    """What is summed over a batch or a table."""
+
+    square: NDArray[np.float64]  # (entities,) a row's part of ‖E − K‖²
+    difference: NDArray[np.float64]  # (entities,) cos(E, P) − cos(E, G) of a row
     total: NDArray[np.float64]  # see LOSS, DISTANCE, DIFFERENCE, STOPPED
 
 
 LOSS, DISTANCE, DIFFERENCE, STOPPED = range(4)  # sum of losses, ‖E − K‖, the mean difference, 1 to end training
 
 
+class Workspace(NamedTuple):
+    """All groups of arrays of a call."""
+
+    batch: Batch
+    gradients: Gradients
+    pairs: Pairs
+    scratch: Scratch
+    rows: TableRows
+    sums: Sums
+    relation: Mat  # (relations, width) the relations as `lanes` prepares them
+
+
 def pad(model: Model, rows: Mat) -> Mat:
-    """Aligned rows, every `dim` numbers (complex rows have two such parts) padded so that both halves are lines."""
-    dim, padding = model.dim, _padding(model)
-    if padding == 0:
+    """Aligned rows, every `dim` numbers (complex rows have two such parts) padded with zeros to whole vectors."""
+    dim = model.dim
+    if dim % PADDING == 0:
         return rows if aligned_arrays.is_aligned(rows) else aligned_arrays.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    padded = aligned_arrays.zeros((*parts.shape[:2], dim + padding), np.float32)
+    padded = aligned_arrays.zeros((*parts.shape[:2], dim + -dim % PADDING), np.float32)
     padded[:, :, :dim] = parts
-    return padded.reshape(len(rows), parts.shape[1] * padded.shape[2])
+    return padded.reshape(len(rows), padded.shape[1] * padded.shape[2])
 
 
 def unpad(model: Model, padded: Mat, rows: Mat) -> None:
     """Copy what `pad` has copied back to where it came from."""
     if padded is not rows:
-        parts = padded.reshape(len(padded), rows.shape[1] // model.dim, model.dim + _padding(model))
+        parts = padded.reshape(len(padded), -1, model.dim + -model.dim % PADDING)
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
-
-
-def _padding(model: Model) -> int:
-    """Zeros after `dim` numbers: a complex row has two such parts, of a real row they are two halves."""
-    return -model.dim % (LINE * 2 * model.dim // model.entity_width)
 
 
 def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, absorb: Absorb, entities: int) -> Settings:
@@ -149,11 +174,17 @@ def make_rates(adam: Adam, done: int, steps: int) -> Mat:
         return np.stack([rate, unbias, adam.beta1**n, adam.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
+def make_contrast(absorb: Absorb) -> Contrast | None:
+    """FedEC's term, if there is one."""
+    return Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
+
+
 def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, threads: int) -> Workspace:
     """The memory of a call; chunk is None where positives have negatives of their own."""
-    (entities, width), (relations, relation_width) = tables.entity.shape, tables.relation.shape
-    members, unit = (chunk, QUERIES) if chunk else (1, LINE)
-    groups, negatives = -(-batch // members), s.negatives + -s.negatives % unit
+    entities, width = tables.entity.shape
+    relations, relation_width = tables.relation.shape
+    members = chunk or 1
+    groups, negatives = -(-batch // members), s.negatives + -s.negatives % PADDING
     parts, pairs = (2 * batch + groups * negatives, 0) if chunk else (2 * batch, batch * s.negatives)
 
     def floats(*shape: int) -> Mat:
@@ -163,32 +194,39 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
         return aligned_arrays.zeros(shape, np.int32)
 
     return Workspace(
-        triple=ids(batch, 3),
-        query=floats(batch, width),
-        ids=ids(groups, negatives),
-        counted=ids(batch),
-        weight=floats(batch, negatives),
-        loss=floats(batch),
-        parts=floats(parts, width),
-        first_part=np.full(entities, -1, np.int32),
-        next_part=ids(parts),
-        by_relation=floats(batch, relation_width),
-        relation_sum=floats(relations, relation_width),
-        relation=floats(relations, width),
-        pair_start=ids(threads, 0 if chunk else entities + 1 + -(entities + 1) % LINE),
-        pair_positive=ids(pairs),
-        pair_weight=floats(pairs),
-        marks=np.zeros((threads, entities), np.bool_),
-        softmax=floats(threads, 3 * LANES),
-        by_query=floats(threads, members, width),
-        by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
-        panel=floats(threads, width if chunk else 0, QUERIES),
-        columns=floats(threads, negatives + members if chunk else 0, LINE),
-        due=ids(threads, -(-entities // (threads * STRIP)) * STRIP),
-        due_number=ids(threads),
-        touched=np.zeros(entities, np.bool_),
-        steps=ids(entities),
-        square=np.zeros(entities),
-        difference=np.zeros(entities),
-        total=np.zeros(4),
+        Batch(
+            triple=ids(batch, 3),
+            query=floats(batch + 1, width),
+            ids=ids(groups, negatives),
+            counted=ids(batch),
+            weight=floats(batch + 1, negatives),
+            loss=floats(batch),
+        ),
+        Gradients(
+            rows=floats(parts, width),
+            first=np.full(entities, -1, np.int32),
+            following=ids(parts),
+            relation=floats(batch, relation_width),
+            relation_sum=floats(relations, relation_width),
+        ),
+        Pairs(
+            start=ids(threads, 0 if chunk else entities + 1 + -(entities + 1) % PADDING),
+            positive=ids(pairs),
+            weight=floats(pairs),
+        ),
+        Scratch(
+            marks=np.zeros((threads, entities), np.bool_),
+            softmax=floats(threads, 3 * LANES),
+            by_query=floats(threads, members + 5, width),  # room for a last six
+            by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
+            panel=floats(threads, negatives + members if chunk else 0, PADDING),
+        ),
+        TableRows(
+            touched=np.zeros(entities, np.bool_),
+            due=ids(threads, -(-entities // (threads * STRIP)) * STRIP),
+            number=ids(threads),
+            steps=ids(entities),
+        ),
+        Sums(np.zeros(entities), np.zeros(entities), np.zeros(4)),
+        floats(relations, width),
     )

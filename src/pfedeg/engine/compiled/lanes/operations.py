@@ -3,14 +3,14 @@
 prepare       what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
 compose       forward: q = compose(h, r), r prepared
 spread        backward: gradients of h and r from the gradient of q, r prepared
-start, accumulate    the score: the sum of all lanes of what is accumulated
+span, part, put_part, no_part    how loops go over a row: by vectors, or by vectors of complex numbers
+accumulate, sign, offset         the score: offset + sign · the sum of what is accumulated
 add_slope     backward: the gradient of a query or, as scores are symmetric, of a row
 
-`loops` makes of these whatever is the same for all models. A kind of model also implements line_up and score_all
-(many queries with many rows) and exchange (the gradients of shared negatives).
+`loops` makes of these whatever is the same for all models. A kind of model also implements compare_group and exchange
+(shared negatives), line_up and score_all (ranking).
 
-`pfedeg.models` has each equation. Both halves of a row are whole vectors (`workspace.pad`): loops go over pairs of a
-vector of each half, which are real and imaginary parts in complex rows.
+`pfedeg.models` has each equation. Rows are whole vectors, as are the halves of complex ones (`workspace.pad`).
 """
 
 from collections.abc import Callable
@@ -35,28 +35,62 @@ def spread(model, h, r, q, g, by_h, by_r):
     """Write the gradients of h and r, given the gradient g of q."""
 
 
-def start(model):
-    """The number in every lane from which a score is accumulated."""
+def span(model, row):
+    """How many numbers loops go over: all of a real row, half of a complex one."""
+
+
+def part(model, row, k):
+    """A vector of numbers from k on, as a tuple; of complex ones: real and imaginary parts."""
+
+
+def put_part(model, row, k, numbers):
+    """Write what `part` reads."""
+
+
+def no_part(model):
+    """A part that is zero."""
 
 
 def accumulate(model, q, t, sums):
     """The sums, and what these parts of a query and a row add to them."""
 
 
+def sign(model):
+    """The factor of the sum in the score."""
+
+
+def offset(model):
+    """The constant in the score."""
+
+
 def add_slope(model, weight, q, t, gradient):
     """The gradient and weight · ∂s/∂q, at these parts of a query and a row."""
 
 
-def line_up(model, queries, ids, begin, panel):
-    """Write what `score_all` needs of the queries ids[begin] … ids[begin + QUERIES − 1]."""
+def exchange_slopes(model, weight, q, t, by_q, by_t):
+    """Both gradients with weight · ∂s/∂q and weight · ∂s/∂t added."""
 
 
-def score_all(model, table, queries, ids, begin, panel, score):
-    """Write the scores of these queries, lined up, with every row of a table into score[row, begin] and following."""
+def compare_group(model, query, begin, end, table, ids, j, score):
+    """Write the scores of queries begin … end − 1 with rows ids[j] … ids[j + 7] into score[·, j] … score[·, j + 7].
+
+    Meanwhile the rows ids[j + 8] … ids[j + 15] are prefetched.
+    """
 
 
-def exchange(model, query, table, ids, weight, by_query, by_row, panel):
-    """For all queries and the rows ids[·], add all weight[i, j] · ∂s to ∂/∂q, and write the rows' sums."""
+def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
+    """For queries begin … end − 1 and rows ids[·], add all weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
+
+    by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.
+    """
+
+
+def line_up(model, queries, ids, panel):
+    """Write what `score_all` needs of the queries ids[0] … ids[QUERIES − 1]."""
+
+
+def score_all(model, table, queries, ids, panel, score):
+    """Scores of the queries ids[0] … ids[QUERIES − 1], lined up, with every row of a table: score[row, query]."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
