@@ -28,6 +28,27 @@ def adam(s, rates, step, rows, g):
 
 
 @jit
+def adam_pulled(s, rates, step, rows, g, weight, received):
+    """One step of Adam on g + weight · (x − K), in one visit of the row; the moved row's part of ‖E − K‖²."""
+    row, first, second = rows
+    rate, unbias, epsilon = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(s.epsilon)
+    beta1, rest1 = fill(np.float32(s.beta1)), fill(np.float32(1.0 - s.beta1))
+    beta2, rest2 = fill(np.float32(s.beta2)), fill(np.float32(1.0 - s.beta2))
+    pull, square = fill(weight), fill(ZERO)
+    for k in range(0, len(g), LANES):
+        x, known = load(row, k), load(received, k)
+        by = fma(pull, x - known, load(g, k))
+        m = fma(beta1, load(first, k), rest1 * by)
+        v = fma(beta2, load(second, k), rest2 * by * by)
+        store(first, k, m)
+        store(second, k, v)
+        x = x - rate * m / fma(root(v), unbias, epsilon)
+        store(row, k, x)
+        square = fma(x - known, x - known, square)
+    return total(square)
+
+
+@jit
 def catch_up(s, rates, begin, end, rows):
     """Steps begin … end − 1 of a row that has no gradient in them: the moments decay, and still move it.
 

@@ -17,7 +17,14 @@ from pfedeg.engine.compiled import shared_negatives as shared
 from pfedeg.engine.compiled.lanes.loops import gather
 from pfedeg.engine.compiled.lanes.operations import prepare
 from pfedeg.engine.compiled.negative_sampling import draw
-from pfedeg.engine.compiled.row_updates import adam, add_contrast_gradient, add_pull_gradient, catch_up, measure
+from pfedeg.engine.compiled.row_updates import (
+    adam,
+    adam_pulled,
+    add_contrast_gradient,
+    add_pull_gradient,
+    catch_up,
+    measure,
+)
 from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, STOPPED, STRIP
 from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import ZERO, add, clear, prefetch
@@ -172,8 +179,13 @@ def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, r
 def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, sums):
     """A step of Adam for one entity, with the pull and FedEC's contrast."""
     row, distance = table[e], sums.total[DISTANCE]
+    weight = np.float32(s.pull / distance) if distance > 0 else ZERO
+    if contrast is None and s.pull != 0:
+        rows = _with_moments(table, moments, e)
+        sums.square[e] = adam_pulled(s, rates, step, rows, g, weight, knowledge.received[e])
+        return
     if s.pull != 0:
-        add_pull_gradient(np.float32(s.pull / distance) if distance > 0 else ZERO, row, knowledge.received[e], g)
+        add_pull_gradient(weight, row, knowledge.received[e], g)
     if contrast is not None:
         received, previous = knowledge.received[e], knowledge.previous[e]
         add_contrast_gradient(contrast, sums.total[DIFFERENCE], len(table), row, received, previous, g)
