@@ -83,7 +83,7 @@ class Side:
 
 
 def compare(sides: Sequence[Side], column: str, seconds: float) -> list[float]:
-    """The shortest time of each side, in turn, for so many seconds and at least four times."""
+    """The shortest time of each side, in turn, for this number of seconds and at least four times."""
     for side in sides:  # compile at the same time, and warm up
         side.send(column)
     best = [side.receive() for side in sides]

@@ -1,4 +1,4 @@
-"""One checkout's half of compare.py: reads a column per line, answers with seconds. It runs in a process of its own.
+"""One checkout's half of compare.py: reads a column per line, answers with seconds. It runs in a separate process.
 
 Checkouts differ in their modules: `current` imports the layout of today, `former` that of 32c9117 and before.
 """

@@ -3,7 +3,7 @@
     python benchmarks/importing.py --statements 10000000
 
 The file is synthetic: entities by a power law, fifty relations, one statement in twenty with a number or a label.
-Each is run in a process of its own, so that its peak memory is its own. rdflib is installed by hand.
+Each runs in a separate process, so that peak memory is measured separately. rdflib is installed by hand.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def generate(path: Path, statements: int) -> None:
 
 
 def run(body: str, *words: str) -> dict[str, float]:
-    """What a process of its own took."""
+    """Time and memory of a separate process."""
     done = subprocess.run(
         [sys.executable, "-c", RUN.format(body=body), *words], check=True, capture_output=True, text=True
     )

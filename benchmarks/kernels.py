@@ -108,7 +108,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--data", type=Path, help="folder with fb15k-237-fed3.parquet")
-    source.add_argument("--entities", type=count, help="a synthetic graph of so many entities")
+    source.add_argument("--entities", type=count, help="a synthetic graph with this number of entities")
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--threads", type=thread_count, default=os.cpu_count())
     parser.add_argument("--turns", type=count, default=3, help="how often to go through all models and peers")

@@ -46,7 +46,7 @@ def synthetic_graph(
 
 
 def read_graph(data: Path | None, entities: int | None = None) -> KnowledgeGraph:
-    """The first client of FB15k-237-Fed3, or a synthetic graph of its size or of so many entities."""
+    """The first client of FB15k-237-Fed3, or a synthetic graph of its size, or of another number of entities."""
     try:
         if data is None:
             return synthetic_graph(entities) if entities else synthetic_graph()
@@ -72,7 +72,7 @@ def thread_count(text: str) -> int:
 
 
 def best_of(repeats: int, work: Callable[[], None], least: float = 0.0) -> float:
-    """The shortest of several times, measured for at least so many seconds."""
+    """The shortest of several times, measured for at least this number of seconds."""
     times = list[float]()
     while len(times) < repeats or sum(times) < least:
         began = time.perf_counter()
@@ -85,7 +85,7 @@ class Ours:
     """One model's tables on a graph, and the seconds that the compiled engine takes there."""
 
     def __init__(self, graph: KnowledgeGraph, name: str, threads: int, dim: int = DIM, least: float = 0.0) -> None:
-        """Tables at their start; everything is measured for at least so many seconds."""
+        """Tables at their start; everything is measured for at least this number of seconds."""
         self.graph, self.model, self.least = graph, MODELS[name](dim), least
         self.engine, model = CompiledEngine(threads), self.model
         entity = start_rows(model, model.entity_width, 1, np.arange(len(graph.entities)))

@@ -71,7 +71,7 @@ def make_shared(case: Case) -> Shared:
 
 
 def make_uploads(shared: Shared) -> dict[str, Rows]:
-    """Every client's rows, each in memory of its own."""
+    """Every client's rows, each in separate memory."""
     rng = np.random.default_rng(1)
     return {
         client: Rows(ids, rng.random((len(ids), WIDTH), np.float32) - np.float32(0.5))

@@ -19,7 +19,7 @@ SECRET = b"a secret of the clients, 32 bytes"
 
 
 class FakeSigner:
-    """A signature for tests: a keyed hash, which whoever knows the name could make."""
+    """A signature for tests: a keyed hash. The key is the name, so anybody could forge it."""
 
     def __init__(self, name: str) -> None:
         self._key = name.encode()

@@ -26,10 +26,13 @@ class DataWarning(UserWarning):
 
 @contextmanager
 def named_failure(what: str) -> Iterator[None]:
-    """Turn any exception of a plug-in's code into a RunError that names the code and says where to look."""
+    """Turn an exception in a plug-in's code into a RunError that names the code and says where to look.
+
+    Running out of memory or disk space is not the code's fault: the command line has its own advice for these.
+    """
     try:
         yield
-    except PfedegError:
+    except (PfedegError, MemoryError, OSError):
         raise
     except Exception as error:
         text = f"{what} failed: {type(error).__name__}: {error}; `pfedeg --traceback …` shows where"

@@ -287,3 +287,12 @@ def test_labels_go_along_where_people_look(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "parquet" / "relations.parquet")["label"].to_pylist() == ["by"]
     export(run, tmp_path / "projector", "projector", "one")
     assert (tmp_path / "projector" / "metadata.tsv").read_text() == "name\tlabel\na\tAachen%091\nb\tb\nc\tc\n"
+
+
+def test_export_needs_the_model_but_not_the_method(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.from_names([("a", "r", "b"), ("b", "r", "c")])
+    run = train(tmp_path / "run", {"one": graph}, method="single")
+    settings = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(settings | {"method": "not_installed:METHOD"}))
+    assert export(run, tmp_path / "tables", "safetensors", "one") == 1
+    assert len(load_file(tmp_path / "tables" / "tables.safetensors")["entity"]) == 3

@@ -285,6 +285,16 @@ def test_failures_of_a_method_name_it(strategy, kind, message):
         list(rounds_of(everybody_owns_id_0(2), strategy=strategy, rounds=1))
 
 
+@pytest.mark.parametrize("error", [MemoryError("4 TiB"), OSError(28, "No space left on device")], ids=repr)
+def test_a_lack_of_memory_or_disk_space_is_no_failure_of_the_code(error):
+    class Broken(Spy):
+        def train(self, *arguments):
+            raise error
+
+    with pytest.raises(type(error)):
+        (one := client()).step(one.start(), 1, DOWNLOAD, Broken())
+
+
 def test_failures_of_an_engine_name_client_and_round():
     class Broken(Spy):
         def train(self, *arguments):

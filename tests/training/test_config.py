@@ -18,7 +18,7 @@ from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
 from pfedeg.settings import setting
 from pfedeg.text import suggest
-from pfedeg.training.config import PRESETS, Config, configure, uses
+from pfedeg.training.config import PRESETS, Config, all_settings, configure, uses
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,16 @@ def test_methods_with_impossible_settings_are_refused(method: Method, message: s
     with pytest.raises(InputError) as caught:
         Config(method)
     assert message in str(caught.value)
+
+
+def test_a_refused_method_changes_no_flag() -> None:
+    before = {name: (one.kind, one.users) for name, one in all_settings().items()}
+    for method in (RESERVED, CLASHING):
+        with pytest.raises(InputError):
+            Config(method)
+    after = {name: (one.kind, one.users) for name, one in all_settings().items()}
+    assert {name: after[name] for name in before} == before
+    assert "threads" not in after
 
 
 @pytest.mark.parametrize("wrong", [{"color": "blue"}, {"trains": "together"}, {"role": "best"}], ids=str)

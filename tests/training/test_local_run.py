@@ -574,6 +574,22 @@ def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_failure_in_the_first_round_leaves_no_folder(synthetic: Federation, tmp_path: Path, resume: bool) -> None:
+    with pytest.raises(RunError, match="round 1: training diverged"):
+        start(synthetic, out=tmp_path / "run", resume=resume, engine=Breaking(nan=1)).run()
+    assert list(tmp_path.iterdir()) == []
+    start(synthetic, out=tmp_path / "run").run()
+
+
+def test_a_failure_in_the_first_round_of_a_resumed_run_keeps_its_folder(synthetic: Federation, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        start(synthetic, out=tmp_path / "run", engine=Breaking(stop_train=1)).run()
+    with pytest.raises(RunError, match="round 1: training diverged"):
+        start(synthetic, out=tmp_path / "run", resume=True, engine=Breaking(nan=1)).run()
+    assert start(synthetic, out=tmp_path / "run", resume=True).rounds_done == 0
+
+
 # Real processes
 
 LONG: dict[str, Any] = TINY | {"rounds": 400, "eval_every": 40, "patience": 99, "epochs": 1}

@@ -45,15 +45,15 @@ def export(run: str | Path, out: Path, format: str, client: str | None = None) -
     opened = Run(run)
     clients = opened.clients if client is None else (opened.find_client(client),)
     opened.require_finished()
-    config = opened.config
-    settings = {name: getattr(config.model_settings, name) for name in setting_fields(config.model_settings)}
+    model = opened.built_model  # the method is not needed, and may not be installed
+    settings = {name: getattr(opened.model_settings, name) for name in setting_fields(opened.model_settings)}
 
     def fill(folder: Path) -> None:
         for name in clients:
             target = folder if client is not None else folder / safe_name(name)
             target.mkdir(exist_ok=True)
             graph, tables = opened.graph(name), opened.tables(name)
-            FORMATS[format].write(Trained(name, config.model, config.build_model(), settings, graph, tables), target)
+            FORMATS[format].write(Trained(name, opened.model, model, settings, graph, tables), target)
 
     create_folder(out, fill)
     return len(clients)

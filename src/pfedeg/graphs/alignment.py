@@ -30,7 +30,7 @@ class Rows:
             return NotImplemented
         return np.array_equal(self.ids, other.ids) and np.array_equal(self.values, other.values)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # arrays may change
 
     @property
     def nbytes(self) -> int:

@@ -61,7 +61,7 @@ class KnowledgeGraph:
         names = (self.entities, self.relations, self.own_labels) == (other.entities, other.relations, other.own_labels)
         return names and all(np.array_equal(self.triples(split), other.triples(split)) for split in SPLITS)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # arrays may change
 
     def triples(self, split: Split) -> Ids:
         """The triples of one split."""

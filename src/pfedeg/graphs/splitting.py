@@ -47,7 +47,7 @@ def split_graph(triples: Named, seed: int, *, origin: str = "graph") -> Knowledg
 def partition_relations(
     triples: Named, clients: int, seed: int, labels: Mapping[str, str] | None = None
 ) -> dict[str, KnowledgeGraph]:
-    """Distribute the relations evenly at random over so many clients, and split each client's triples anew."""
+    """Distribute the relations evenly at random over this number of clients, and split each client's triples anew."""
     whole = Triples.of(triples)
     relations, position = sort_names(whole.relations, whole.ids[:, 1], normal)
     if not 1 <= clients <= len(relations):

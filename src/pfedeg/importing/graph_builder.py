@@ -27,7 +27,7 @@ PREFIXES = {
     "http://xmlns.com/foaf/0.1/": "foaf",
     "http://schema.org/": "schema",
 }
-MOSTLY = 4  # a relation with so many times more numbers than other tails was probably meant to be numeric
+MOSTLY = 4  # a relation with 4 times as many numbers as other tails is probably numeric
 CHUNK = 1 << 16  # triples that are numbered at a time
 BLANK = "\ud800"  # starts the provisional name of a blank node; valid text cannot contain it
 

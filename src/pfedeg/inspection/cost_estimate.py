@@ -203,7 +203,7 @@ class RoundTimer:
     def _sample(
         self, config: Config, triples: int, pooled: bool = False
     ) -> tuple[Strategy, Shared, dict[ClientId, Client]]:
-        """All clients with at most so many training triples, and with fewer entities if their tables are large."""
+        """All clients, cut to this number of training triples, and to fewer entities if their tables are large."""
         size = 4 * config.build_model().entity_width * sum(map(len, self._entity.ids.values()))
         share = min(1.0, SAMPLE_BYTES / size)
         graphs = {name: _shrink(graph, share, triples) for name, graph in self._graphs.items()}

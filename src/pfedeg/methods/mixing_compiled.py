@@ -14,7 +14,7 @@ from numba.np.arrayobj import populate_array
 from pfedeg.engine.lowlevel.compile import inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import prefetch
 
-AHEAD = 8  # rows are prefetched so many owners before they are needed
+AHEAD = 8  # prefetch distance, in owners
 
 
 @kernel

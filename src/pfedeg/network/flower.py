@@ -163,9 +163,9 @@ class _Messages:
 
     def fetch_piece(self, incoming: Incoming, piece: str) -> bytes | None:
         """A piece of a message; None if it has not arrived yet."""
-        asked = PullObjectRequest(node=Node(node_id=self.node), run_id=incoming.run, object_id=piece)
+        request = PullObjectRequest(node=Node(node_id=self.node), run_id=incoming.run, object_id=piece)
         with translated_errors():
-            found = self._http.PullObject(asked)
+            found = self._http.PullObject(request)
         if not found.object_found:
             raise InvalidMessageError("an incomplete message")
         return bytes(found.object_content) if found.object_available else None

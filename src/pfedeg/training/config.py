@@ -36,8 +36,8 @@ PART_HELP = {
     "objective": "the training objective",
     "optimizer": "the optimiser",
 }
-RESERVED = (*REGISTRIES, "schema", "preset", "config", "file", "path", "out", "resume", "secret", "threads", "json",
-            "as_json", "over", "minutes", "choices", "help")  # fmt: skip  # options of commands, keys of files
+OPTIONS = "preset config file path out resume secret threads json as_json over minutes choices help"  # of commands
+RESERVED = {*REGISTRIES, "schema", *OPTIONS.split()}  # names that no setting may have
 FEDERATED_ONLY = ("fraction", "evaluate")  # unused by methods that are not federated
 
 
@@ -236,7 +236,7 @@ class Setting:
     def default(self) -> Value:
         """The default; some methods and models have another (`other_defaults`)."""
         default: Any = self.item.default
-        return default  # type: ignore[no-any-return]
+        return default  # type: ignore[no-any-return]  # dataclasses type defaults as Any
 
     def other_defaults(self) -> dict[str, Value]:
         """Other defaults, by label of the method or model."""
@@ -246,14 +246,16 @@ class Setting:
 
 def all_settings() -> dict[str, Setting]:
     """All settings by name: common ones, and those of built-in parts and of plug-ins loaded so far."""
-    found = {}
-    for name, item in setting_fields(Config).items():
+    found, common = {}, setting_fields(Config)
+    for name, item in common.items():
         users = ("federated methods",) if name in FEDERATED_ONLY else ()
         found[name] = Setting(name, Config, item, users)
     for registry in REGISTRIES.values():
         parts = registry.loaded().values()
         for part in parts:
             for name, item in setting_fields(part.settings).items():
+                if name in common or name in RESERVED:  # `Config` refuses this part
+                    continue
                 before = found.get(name)
                 users = (*(before.users if before else ()), part.label)
                 found[name] = Setting(name, part.settings, item, users)

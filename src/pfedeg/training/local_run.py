@@ -66,10 +66,8 @@ class Training(RunLoop):
             self._restore(*saved)
         if self._folder is not None and not self._folder.exists():
             self._folder.create(config.as_dict(), origin, federation.graphs)
-        self._snapshot = (
-            self._checkpoint_arrays(),
-            self._checkpoint_fields(),
-        )
+            self._is_new = True
+        self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """Answer a question with a client's tables; see `link_prediction.predict`."""

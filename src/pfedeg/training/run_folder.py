@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,10 @@ class RunFolder:
             write_json(folder / "provenance.json", provenance)
 
         create_folder(self.path, fill)
+
+    def remove(self) -> None:
+        """Delete the run."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pfedeg.errors import DataWarning, InputError, RunError
+from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.files import check_free
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, Split
@@ -51,6 +51,7 @@ class RunLoop(ABC):
         self.history: list[dict[str, Any]] = []
         self.result: dict[str, Any] | None = None
         self._progress = Progress()
+        self._is_new = False  # whether this object has made the run folder
         self._state: State | None = None
         self._saved_at = time.monotonic()
         self._snapshot: tuple[Arrays, dict[str, Any]] = {}, {}  # after the last complete round
@@ -81,8 +82,11 @@ class RunLoop(ABC):
                 self._roll_back()
                 self.save()
                 raise
-            except RunError:
+            except (PfedegError, MemoryError):
                 self._roll_back()
+                if self._folder and self._is_new and self._progress.round == 0:
+                    self._folder.remove()  # nothing in it is worth resuming
+                    raise
                 with suppress(RunError):  # the disk may still be full
                     self.save()
                 raise

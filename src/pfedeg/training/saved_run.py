@@ -49,10 +49,14 @@ class Run:
         return self._folder.config()
 
     @cached_property
-    def _model(self) -> Model:
+    def model_settings(self) -> Any:
+        """The settings of the model."""
+        return build_settings(MODELS.get(self.model).settings, self.settings)
+
+    @cached_property
+    def built_model(self) -> Model:
         """The model; predictions do not need the method."""
-        kind = MODELS.get(self.model)
-        return kind.build(self.settings["dim"], build_settings(kind.settings, self.settings))
+        return MODELS.get(self.model).build(self.settings["dim"], self.model_settings)
 
     def label(self, part: Literal["method", "model", "objective", "optimizer"]) -> str:
         """The label of the method, model, objective or optimiser, even if it cannot be loaded."""
@@ -126,14 +130,16 @@ class Run:
     def ranks(self, split: Split = "test", side: Side = "tail") -> dict[ClientId, NDArray[np.float64]]:
         """The rank of every triple of a split among its client's candidates, in the graph's order."""
         return {
-            client: Evaluator(self.graph(client)).ranks(self._engine, self._model, self.tables(client), split, side)
+            client: Evaluator(self.graph(client)).ranks(
+                self._engine, self.built_model, self.tables(client), split, side
+            )
             for client in self.clients
         }
 
     def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
         client = self.find_client(client)
-        parts = self._engine, self._model, self.tables(client), self.graph(client)
+        parts = self._engine, self.built_model, self.tables(client), self.graph(client)
         return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
@@ -147,7 +153,7 @@ class Run:
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """An answerer for many questions to one client."""
         client = self.find_client(client)
-        parts = self._engine, self._model, self.tables(client), self.graph(client)
+        parts = self._engine, self.built_model, self.tables(client), self.graph(client)
         return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
 
     def calibration(self, client: ClientId) -> Calibration | None:
@@ -180,7 +186,7 @@ class Run:
 
     def _tables(self, client: ClientId) -> Tables:
         graph, tables = self.graph(client), self._folder.tables(client)
-        widths = (self._model.entity_width, self._model.relation_width)
+        widths = (self.built_model.entity_width, self.built_model.relation_width)
         if tables.entity.shape != (len(graph.entities), widths[0]):
             raise InputError(
                 f"{self._folder.path}: client {client!r}: the entity table does not fit the graph and model"

@@ -13,7 +13,7 @@ from pfedeg.engine.compiled.self_adversarial import finish, weigh, weigh_positiv
 from pfedeg.engine.lowlevel.compile import inline, jit
 from pfedeg.engine.lowlevel.vectors import EIGHT, LANES, ONE, add, clear, prefetch, scale, store
 
-AHEAD = 64  # rows are prefetched so many negatives before they are needed
+AHEAD = 64  # prefetch distance, in negatives
 
 
 @jit

@@ -10,42 +10,33 @@ RATE, UNBIAS, DECAY, DECAY_ROOT = range(4)  # columns of `rates`, see `workspace
 
 @jit
 def adam(s, rates, step, rows, g):
-    """One step: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², x ← x − rate · m / (unbias · √v + ε).
-
-    `rows` are x, m and v.
-    """
-    row, first, second = rows
-    rate, unbias, epsilon = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(s.epsilon)
-    beta1, rest1 = fill(np.float32(s.beta1)), fill(np.float32(1.0 - s.beta1))
-    beta2, rest2 = fill(np.float32(s.beta2)), fill(np.float32(1.0 - s.beta2))
+    """One step of Adam; `rows` are x, m and v."""
+    rate, unbias = fill(rates[step, RATE]), fill(rates[step, UNBIAS])
     for k in range(0, len(g), LANES):
-        by = load(g, k)
-        m = fma(beta1, load(first, k), rest1 * by)
-        v = fma(beta2, load(second, k), rest2 * by * by)
-        store(first, k, m)
-        store(second, k, v)
-        store(row, k, load(row, k) - rate * m / fma(root(v), unbias, epsilon))
+        store(rows[0], k, _moved(s, rate, unbias, rows, load(g, k), k))
 
 
 @jit
 def adam_pulled(s, rates, step, rows, g, weight, received):
     """One step of Adam on g + weight · (x − K), in one visit of the row; the moved row's part of ‖E − K‖²."""
-    row, first, second = rows
-    rate, unbias, epsilon = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(s.epsilon)
-    beta1, rest1 = fill(np.float32(s.beta1)), fill(np.float32(1.0 - s.beta1))
-    beta2, rest2 = fill(np.float32(s.beta2)), fill(np.float32(1.0 - s.beta2))
-    pull, square = fill(weight), fill(ZERO)
+    rate, unbias, pull, square = fill(rates[step, RATE]), fill(rates[step, UNBIAS]), fill(weight), fill(ZERO)
     for k in range(0, len(g), LANES):
-        x, known = load(row, k), load(received, k)
-        by = fma(pull, x - known, load(g, k))
-        m = fma(beta1, load(first, k), rest1 * by)
-        v = fma(beta2, load(second, k), rest2 * by * by)
-        store(first, k, m)
-        store(second, k, v)
-        x = x - rate * m / fma(root(v), unbias, epsilon)
-        store(row, k, x)
+        known = load(received, k)
+        x = _moved(s, rate, unbias, rows, fma(pull, load(rows[0], k) - known, load(g, k)), k)
+        store(rows[0], k, x)
         square = fma(x - known, x - known, square)
     return total(square)
+
+
+@inline
+def _moved(s, rate, unbias, rows, g, k):
+    """M ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g²; returns x − rate · m / (unbias · √v + ε)."""
+    row, first, second = rows
+    m = fma(fill(np.float32(s.beta1)), load(first, k), fill(np.float32(1.0 - s.beta1)) * g)
+    v = fma(fill(np.float32(s.beta2)), load(second, k), fill(np.float32(1.0 - s.beta2)) * g * g)
+    store(first, k, m)
+    store(second, k, v)
+    return load(row, k) - rate * m / fma(root(v), unbias, fill(s.epsilon))
 
 
 @jit

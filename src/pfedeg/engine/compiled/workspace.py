@@ -18,8 +18,8 @@ from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
 
 LAZY_BELOW = 0.4  # where batches touch a larger part of the rows, moving every row in every step is faster
-BLOCK = 512  # gradients of at most so many rows are summed before the rows are updated
-STRIP = 128  # so many neighbouring rows belong to one thread, the next ones to the next thread
+BLOCK = 512  # rows whose gradients are summed before any of them is updated
+STRIP = 128  # neighbouring rows that belong to the same thread
 
 
 class Settings(NamedTuple):

@@ -23,7 +23,7 @@ from pfedeg.engine.lowlevel.compile import inline, jit
 
 _, _, _features = cpu_target.target_context.codegen().magic_tuple()  # of the processor that numba compiles for
 LANES = 16 if "+avx512f" in _features.split(",") else 8
-EIGHT = 8  # scores of so many rows come as one vector
+EIGHT = 8  # rows whose scores form one vector
 PADDING = 16  # rows are padded to whole vectors of any processor, and to whole cache lines
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 _INT = ir.IntType(32)
@@ -76,7 +76,7 @@ def _constant(kind: Any, number: float) -> Any:
 
 
 def broadcast(builder: Any, number: Any, lanes: int) -> Any:
-    """A number in so many lanes."""
+    """A number in every lane of a vector."""
     one = builder.insert_element(_constant(ir.VectorType(ir.FloatType(), lanes), 0.0), number, _INT(0))
     return builder.shuffle_vector(one, one, _constant(ir.VectorType(_INT, lanes), 0))
 

@@ -5,6 +5,7 @@ import csv
 import html
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -133,6 +134,9 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     def plain(text: str) -> str:
         return re.sub(r"([\\|*_`<\[\]])", r"\\\1", printable(text))
 
+    def paragraph(text: str) -> str:
+        return textwrap.fill(plain(text), 120, break_long_words=False, break_on_hyphens=False)
+
     def cell(value: TableCell | str) -> str:
         item = value if isinstance(value, TableCell) else TableCell(value)
         return f"**{plain(item.text)}**" if item.emphasis == "best" else plain(item.text)
@@ -142,7 +146,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
         tables = [part for part in section.parts if isinstance(part, Table)]
         if not tables:
             continue
-        lines += ["", f"## {plain(section.title)}", *(["", plain(section.text)] if section.text else [])]
+        lines += ["", f"## {plain(section.title)}", *(["", paragraph(section.text)] if section.text else [])]
         for table in tables:
             lines += ["", f"### {plain(table.title)}"] if table.title else []
             lines += ["", "| " + " | ".join(plain(name) for name in table.columns) + " |"]
@@ -150,7 +154,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
                 "|" + "|".join("---" if at < table.text_columns else "---:" for at in range(len(table.columns))) + "|"
             )
             lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in table.rows]
-            lines += ["", plain(table.note)] if table.note else []
+            lines += ["", paragraph(table.note)] if table.note else []
     return "\n".join(lines) + "\n"
 
 

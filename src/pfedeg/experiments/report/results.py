@@ -93,7 +93,7 @@ class Entry:
         if name == "method":
             return self.method.label
         if name in REGISTRIES and name in self.settings and self.runs:
-            return self.runs[0].label(name)  # type: ignore[arg-type]
+            return self.runs[0].label(name)  # type: ignore[arg-type]  # a registry name is a literal
         return str(self.settings.get(name, "–"))
 
     @cached_property

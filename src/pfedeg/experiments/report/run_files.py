@@ -44,7 +44,7 @@ def describe_missing(runs: Sequence[Run]) -> list[str]:
     users: defaultdict[str, int] = defaultdict(int)
     for run in runs:
         for part, identifier in missing_parts(run).items():
-            users[f"{part} {identifier} ({run.label(part)})"] += 1  # type: ignore[arg-type]
+            users[f"{part} {identifier} ({run.label(part)})"] += 1  # type: ignore[arg-type]  # a registry name is a literal
     return [
         f"{name} is not installed; {plural(number, 'run')} shown with saved labels" for name, number in users.items()
     ]

@@ -44,7 +44,7 @@ class ClientFolder:
 
     @classmethod
     def create(cls, path: Path, config: ClientConfig, *, ca: Path, secret: Path) -> "ClientFolder":
-        """A new one, with a key pair of its own."""
+        """Create a client folder with a new key pair."""
         name = check_name(config.name)
         parse_address(config.server)
         keys.read_certificate(ca)
@@ -149,7 +149,7 @@ class ClientFolder:
         running = supervisor.find(self.path) is not None
         status, ended = self._read("status.json") or {"state": "starting"}, self._read("ended.json")
         if ended:
-            detail = f"exit code {ended['code']}, last line: {ended['said']}"
+            detail = f"exit code {ended['code']}, last line: {ended['last_line']}"
             status = {"state": "crashed, restarting", "detail": detail}
         if not running:
             status = {"state": "stopped"}

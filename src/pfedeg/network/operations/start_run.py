@@ -38,11 +38,11 @@ def start_run(
         raise InputError(f"--quorum {policy.quorum}: only {len(enrolled)} clients are enrolled")
     began = out / "provenance.json"
     names = json.loads(began.read_text(encoding="utf-8"))["clients"] if began.exists() else list(enrolled)
-    nobody = Member(b"", lambda body, signature: False)  # a client that was removed since; its last upload counts
+    removed = Member(b"", lambda body, signature: False)  # a client that was removed since; its last upload counts
     members = {
         name: Member(keys.identity(enrolled[name]), partial(keys.signed_by, enrolled[name]))
         if name in enrolled
-        else nobody
+        else removed
         for name in names
     }
     signer = keys.Signer.of_server(server.path)

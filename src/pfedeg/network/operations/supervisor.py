@@ -163,7 +163,7 @@ def _check(folder: Path, child: Child, log: Callable[[str], None]) -> None:
         return
     if child.process is not None:
         log(f"{child.name} exited with code {child.process.returncode}; restarting in {child.delay:.1f} s")
-        ended = {"name": child.name, "code": child.process.returncode, "said": _last_line(folder, child.name)}
+        ended = {"name": child.name, "code": child.process.returncode, "last_line": _last_line(folder, child.name)}
         write_json(folder / "run" / "ended.json", ended)
         _kill_group(child.process)
         child.process, child.since = None, now + child.delay
