@@ -85,13 +85,7 @@ class Engine(Protocol):
     """What trains and ranks. Results are the same for any number of threads."""
 
     def train(
-        self,
-        recipe: Recipe,
-        tables: Tables,
-        state: OptimizerState,
-        knowledge: Knowledge,
-        positives: Positives,
-        key: int,
+        self, recipe: Recipe, tables: Tables, state: OptimizerState, knowledge: Knowledge, data: Positives, key: int
     ) -> float:
         """Train some epochs, changing tables and the optimiser's state in place; the mean loss of the positives."""
 

@@ -16,6 +16,7 @@ from pfedeg.objectives.base import Objective
 from pfedeg.objectives.regularizers import contrast_gradient, pull_gradient
 from pfedeg.optimizers.base import OptimizerState
 
+Mask = NDArray[np.bool_]
 PAIRS = 1 << 22  # numbers of rows of negatives that are gathered at a time
 
 
@@ -31,16 +32,10 @@ class NumpyEngine:
         self._stopped.set()
 
     def train(
-        self,
-        recipe: Recipe,
-        tables: Tables,
-        state: OptimizerState,
-        knowledge: Knowledge,
-        positives: Positives,
-        key: int,
+        self, recipe: Recipe, tables: Tables, state: OptimizerState, knowledge: Knowledge, data: Positives, key: int
     ) -> float:
         """Some epochs of steps on L = L_KGE + β · D(E, K) + μ · contrast; see `Engine.train`."""
-        total, n, batches = 0.0, len(positives.triples), recipe.batches
+        total, n, batches = 0.0, len(data.triples), recipe.batches
         for epoch in range(batches.epochs):
             order_key, negative_key = epoch_keys(key, epoch)
             order = randomness.permutation(order_key, n)
@@ -48,9 +43,9 @@ class NumpyEngine:
                 if self._stopped.is_set():
                     return total
                 chosen = order[first : first + batches.size]
-                negatives, mask = sample(batches, positives, chosen, first, len(tables.entity), negative_key)
+                negatives, mask = sample(batches, data, chosen, first, len(tables.entity), negative_key)
                 losses, gradient = kge_loss(
-                    recipe.model, recipe.objective, batches, tables, positives.triples[chosen], negatives, mask
+                    recipe.model, recipe.objective, batches, tables, data.triples[chosen], negatives, mask
                 )
                 _regularize(gradient.entity, tables.entity, knowledge, recipe.absorb)
                 recipe.optimizer.step(tables, state, gradient)
@@ -78,7 +73,7 @@ class NumpyEngine:
 
 def sample(
     batches: Batches, positives: Positives, chosen: Ids, first: int, entities: int, key: int
-) -> tuple[Ids, NDArray[np.bool_]]:
+) -> tuple[Ids, Mask]:
     """Negatives (batch, n) and which of them count, for the positives at places first, first + 1, … of the epoch.
 
     Own: u uniform below the number of entities that are no known tails of (h, r); if u is a known tail, the i-th such,
@@ -109,24 +104,18 @@ def sample(
     return np.where(mask, ids, 0), mask
 
 
-def _known(positives: Positives, group: Ids, ids: Ids, entities: int) -> NDArray[np.bool_]:
+def _known(positives: Positives, group: Ids, ids: Ids, entities: int) -> Mask:
     """Which ids are known tails of their group: binary search among the pairs of a group and one of its tails."""
     owner = np.repeat(np.arange(len(positives.start) - 1), np.diff(positives.start))
     pairs = owner * entities + positives.tails
     wanted = group.astype(np.int64)[:, None] * entities + ids
     place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-    found: NDArray[np.bool_] = pairs[place] == wanted
+    found: Mask = pairs[place] == wanted
     return found
 
 
 def kge_loss(
-    model: Model,
-    objective: Objective,
-    batches: Batches,
-    tables: Tables,
-    triples: Ids,
-    negatives: Ids,
-    mask: NDArray[np.bool_],
+    model: Model, objective: Objective, batches: Batches, tables: Tables, triples: Ids, negatives: Ids, mask: Mask
 ) -> tuple[Array, Tables]:
     """The objective's loss of every positive, and the gradient of their mean (or sum) by both tables."""
     entity, relation = tables

@@ -4,19 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays, randomness
-from pfedeg.engine.compiled import ranking
+from pfedeg.engine.compiled import ranking, workspace
 from pfedeg.engine.compiled.lanes.operations import MODELS, QUERIES
 from pfedeg.engine.compiled.training_loop import train
-from pfedeg.engine.compiled.workspace import (
-    LOSS,
-    Moments,
-    make_contrast,
-    make_rates,
-    make_settings,
-    make_workspace,
-    pad,
-    unpad,
-)
+from pfedeg.engine.compiled.workspace import LOSS, Moments, pad, unpad
 from pfedeg.engine.interface import Knowledge, Positives, Questions, Recipe, epoch_keys
 from pfedeg.engine.lowlevel.compile import Team
 from pfedeg.engine.reference import NumpyEngine
@@ -49,38 +40,33 @@ class CompiledEngine:
         self._team.stop()
 
     def train(
-        self,
-        recipe: Recipe,
-        tables: Tables,
-        state: OptimizerState,
-        knowledge: Knowledge,
-        positives: Positives,
-        key: int,
+        self, recipe: Recipe, tables: Tables, state: OptimizerState, knowledge: Knowledge, data: Positives, key: int
     ) -> float:
         """See `Engine.train`."""
         model, batches, absorb = recipe.model, recipe.batches, recipe.absorb
         adam, objective = recipe.optimizer, recipe.objective
         if not has_compiled_code(recipe) or not (isinstance(adam, Adam) and isinstance(objective, SelfAdversarial)):
-            return self._numpy.train(recipe, tables, state, knowledge, positives, key)
-        n, done = len(positives.triples), int(state["steps"][0])
+            return self._numpy.train(recipe, tables, state, knowledge, data, key)
+        n, done = len(data.triples), int(state["steps"][0])
         steps = batches.epochs * -(-n // batches.size)
         keys = [epoch_keys(key, epoch) for epoch in range(batches.epochs)]
         orders = np.stack([randomness.permutation(order, n) for order, _ in keys])
         negative_keys = np.array([negative for _, negative in keys], np.uint64)
-        settings = make_settings(batches, objective, adam, absorb, len(tables.entity))
+        settings = workspace.make_settings(batches, objective, adam, absorb, len(tables.entity))
         chunk = batches.chunk if batches.sampling == "shared" else None
         moments = Moments(*(state[name] for name in Moments._fields))
         padded = Tables(*(pad(model, table) for table in tables))
         padded_moments = Moments(*(pad(model, moment) for moment in moments))
-        workspace = make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
-        workspace.rows.steps[:] = 0 if done else -1
-        knowledge, rates = Knowledge(*(pad(model, rows) for rows in knowledge)), make_rates(adam, done, steps)
-        arguments = padded, padded_moments, knowledge, positives, orders, negative_keys, rates, workspace
-        self._team.run(train, model, settings, chunk, make_contrast(absorb), *arguments)
+        rates = workspace.make_rates(adam, done, steps)
+        w = workspace.make_workspace(settings, chunk, padded, min(batches.size, n), self._team.size)
+        w.rows.steps[:] = 0 if done else -1
+        knowledge = Knowledge(*(pad(model, rows) for rows in knowledge))
+        arguments = padded, padded_moments, knowledge, data, orders, negative_keys, rates, w
+        self._team.run(train, model, settings, chunk, *arguments)
         for changed, kept in zip((*padded, *padded_moments), (*tables, *moments), strict=True):
             unpad(model, changed, kept)
         state["steps"][0] += steps
-        return float(workspace.sums.total[LOSS]) / (n * batches.epochs)
+        return float(w.total[LOSS]) / (n * batches.epochs)
 
     def scores(self, model: Model, tables: Tables, queries: Mat) -> Mat:
         """See `Engine.scores`."""
@@ -89,8 +75,8 @@ class CompiledEngine:
         blocks = -(-len(queries) // QUERIES)
         result = aligned_arrays.zeros((blocks, len(tables.entity), QUERIES), np.float32)
         entity, queries = pad(model, tables.entity), pad(model, queries)
-        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
-        self._team.run(ranking.scores, model, entity, queries, workspace, result)
+        w = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.scores, model, entity, queries, w, result)
         return result.transpose(0, 2, 1).reshape(-1, len(tables.entity))[: len(queries)]
 
     def ranks(self, model: Model, tables: Tables, queries: Mat, questions: Questions) -> NDArray[np.float64]:
@@ -99,6 +85,6 @@ class CompiledEngine:
             return self._numpy.ranks(model, tables, queries, questions)
         result, truths = np.zeros(len(questions.truth)), np.zeros(len(questions.truth), np.float32)
         entity, queries = pad(model, tables.entity), pad(model, queries)
-        workspace = ranking.make_workspace(self._team.size, entity.shape[1])
-        self._team.run(ranking.ranks, model, entity, queries, questions, workspace, truths, result)
+        w = ranking.make_workspace(self._team.size, entity.shape[1])
+        self._team.run(ranking.ranks, model, entity, queries, questions, w, truths, result)
         return result

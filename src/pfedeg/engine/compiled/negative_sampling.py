@@ -84,24 +84,11 @@ def exclude(s, positives, chosen, ids, marks, score, count):
 
 
 @jit
-def _position(ordered, value):
-    """How many of the ordered numbers are smaller."""
-    low, high = 0, len(ordered)
-    while low < high:
-        middle = (low + high) >> 1
-        if ordered[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@jit
 def _stand_in(known, limit, u):
     """For the i-th known entity below the limit, u, the i-th entity from the limit on that is not known."""
-    i = _position(known, u)
+    i = np.searchsorted(known, u)
     entity = limit
-    for place in range(_position(known, limit), len(known)):
+    for place in range(np.searchsorted(known, np.int32(limit)), len(known)):
         if known[place] > entity + i:
             break
         i -= known[place] - entity

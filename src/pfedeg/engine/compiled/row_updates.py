@@ -71,13 +71,13 @@ def add_pull_gradient(weight, row, received, g):
 
 
 @jit
-def add_contrast_gradient(contrast, pooled_difference, entities, row, received, previous, g):
+def add_contrast_gradient(s, pooled_difference, entities, row, received, previous, g):
     """Add FedEC's gradient: μ / (n τ) · σ((s_l − s_g) / τ) · (∂s_l − ∂s_g)."""
     inverse_g, s_g = _cosine(row, received)
     inverse_l, s_l = _cosine(row, previous)
-    difference = pooled_difference if contrast.pooled else np.float64(s_l - s_g)
-    slope = 1.0 / (1.0 + np.exp(-difference / contrast.temperature))
-    weight = fill(np.float32(contrast.weight / (entities * contrast.temperature) * slope))
+    difference = pooled_difference if s.pooled else np.float64(s_l - s_g)
+    slope = 1.0 / (1.0 + np.exp(-difference / s.temperature))
+    weight = fill(np.float32(s.contrast / (entities * s.temperature) * slope))
     square = _dot(row, row)
     shrink_g = s_g / square if inverse_g > ZERO else ZERO
     shrink_l = s_l / square if inverse_l > ZERO else ZERO
@@ -88,19 +88,18 @@ def add_contrast_gradient(contrast, pooled_difference, entities, row, received, 
 
 
 @inline
-def measure(s, contrast, row, knowledge, e, sums):
+def measure(s, row, knowledge, e, rows):
     """A row's part of the sums over the whole table that the next step needs."""
     if s.pull != 0:
         square = fill(ZERO)
         for k in range(0, len(row), LANES):
             difference = load(row, k) - load(knowledge.received[e], k)
             square = fma(difference, difference, square)
-        sums.square[e] = total(square)
-    if contrast is not None:  # noqa: SIM102 (numba leaves out the branch by this test alone)
-        if contrast.pooled:
-            _, s_g = _cosine(row, knowledge.received[e])
-            _, s_l = _cosine(row, knowledge.previous[e])
-            sums.difference[e] = s_l - s_g
+        rows.square[e] = total(square)
+    if s.contrast != 0 and s.pooled:
+        _, s_g = _cosine(row, knowledge.received[e])
+        _, s_l = _cosine(row, knowledge.previous[e])
+        rows.difference[e] = s_l - s_g
 
 
 @jit

@@ -51,7 +51,7 @@ def weigh(alpha, begin, end, score, state):
         x = load(score, j)
         weight = choose(x, fill(EXCLUDED), exp(fill(alpha) * (x - top)), fill(ZERO))
         softplus, sigmoid = softplus_and_sigmoid(x)
-        sum_ += weight
+        sum_ = sum_ + weight
         loss = fma(weight, softplus, loss)
         store(score, j, weight * sigmoid)
     store(state, SUM, sum_)
@@ -72,10 +72,11 @@ def finish(count, factor, weight, state):
 
 @jit
 def weigh_positive(model, q, tail, factor, by_query, by_tail):
-    """softplus(−s) of the positive; the gradients of its query and its tail, times the factor, are written."""
+    """softplus(−s) of the positive; its query's gradient, times the factor, is added, its tail's is written."""
     softplus, sigmoid = softplus_and_sigmoid(fill(-compare_one(model, q, tail)))
     weight = -factor * largest(sigmoid)
     gather_one(model, q, tail, weight, by_query)
+    clear(by_tail)
     gather_one(model, tail, q, weight, by_tail)
     return largest(softplus)
 

@@ -1,9 +1,8 @@
 """Training, compiled: sampling, forward, backward and Adam fused, the same for any number of threads.
 
-A batch takes three passes. (1) Draw the negatives. (2) Forward and backward over the positives: `own` for negatives of
-each positive's own, `shared` for those that a group shares. (3) Over entities: sum each row's gradient in a fixed order
-and apply Adam, with the pull towards K in the same visit. There are no gradient tables and no atomic operations on
-numbers, so neither the number of threads nor their timing can change a result.
+A batch takes three passes. (1) Draw the negatives. (2) Forward and backward over the positives. (3) Over entities: sum
+each row's gradient in a fixed order and apply Adam, with the pull towards K in the same visit. There are no gradient
+tables and no atomic operations on numbers, so neither the number of threads nor their timing can change a result.
 
 Adam moves every row in every step. Where batches touch few rows and nothing pulls at the others, updates are lazy:
 the steps that a row misses are made before a batch reads it and at the end. They are the same steps, rounded a little
@@ -12,8 +11,7 @@ otherwise.
 
 import numpy as np
 
-from pfedeg.engine.compiled import per_triple_negatives as own
-from pfedeg.engine.compiled import shared_negatives as shared
+from pfedeg.engine.compiled.forward_backward import sort_pairs, with_own_negatives, with_shared_negatives
 from pfedeg.engine.compiled.lanes.loops import gather
 from pfedeg.engine.compiled.lanes.operations import prepare
 from pfedeg.engine.compiled.negative_sampling import draw
@@ -25,20 +23,18 @@ from pfedeg.engine.compiled.row_updates import (
     catch_up,
     measure,
 )
-from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, STOPPED, STRIP
+from pfedeg.engine.compiled.workspace import DIFFERENCE, DISTANCE, LOSS, NARROW, STOPPED, STRIP
 from pfedeg.engine.lowlevel.compile import STOP, barrier, inline, jit, jit_reordered, kernel
 from pfedeg.engine.lowlevel.vectors import ZERO, add, clear, prefetch
 
 
 @kernel
-def train(
-    thread, threads, sync, model, s, chunk, contrast, tables, moments, knowledge, positives, orders, keys, rates, w
-):
-    """All epochs, on one thread of a team. What is None (chunk: own negatives; contrast) costs no compiled code."""
+def train(thread, threads, sync, model, s, chunk, tables, moments, knowledge, positives, orders, keys, rates, w):
+    """All epochs, on one thread of a team. With own negatives chunk is None, and what is shared is not compiled."""
     n, table, due, step = len(positives.triples), tables.entity, w.rows.due[thread], 0
     _list_rows(thread, threads, False, w.rows)
     for place in range(w.rows.number[thread]):
-        measure(s, contrast, table[due[place]], knowledge, due[place], w.sums)
+        measure(s, table[due[place]], knowledge, due[place], w.rows)
     for r in range(thread, len(tables.relation), threads):
         prepare(model, tables.relation[r], w.relation[r])
     barrier(threads, sync)
@@ -52,33 +48,27 @@ def train(
                 _list_rows(thread, threads, True, w.rows)
                 _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
                 barrier(threads, sync)
-            _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w)
+            factor = np.float32(0.5 / size if s.mean else 0.5)
+            if chunk is None:
+                with_own_negatives(thread, threads, model, s, table, size, factor, w)
+                sort_pairs(thread, threads, size, w)
+            else:
+                with_shared_negatives(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
             barrier(threads, sync)
             if thread == 0:
-                _sum_up(s, contrast, chunk, size, w)
+                _sum_up(s, chunk, size, w)
             barrier(threads, sync)
             _update_relations(thread, threads, model, s, tables.relation, moments, size, rates, step, w)
-            _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w)
+            _update_rows(thread, model, s, chunk, table, moments, knowledge, rates, step, w)
             if thread == 0:
                 _add_losses(sync, size, w)
             step += 1
             barrier(threads, sync)
-            if w.sums.total[STOPPED] != 0:
+            if w.total[STOPPED] != 0:
                 return
     if s.lazy:
         _list_rows(thread, threads, False, w.rows)
         _catch_up_rows(thread, s, table, moments, rates, step, w.rows)
-
-
-@jit
-def _forward_backward(thread, threads, model, s, chunk, table, positives, chosen, w):
-    """Pass 2."""
-    factor = np.float32(0.5 / len(chosen) if s.mean else 0.5)
-    if chunk is None:
-        own.forward_backward(thread, threads, model, s, table, len(chosen), factor, w)
-        own.sort(thread, threads, len(chosen), w)
-    else:
-        shared.forward_backward(thread, threads, model, s, chunk, table, positives, chosen, factor, w)
 
 
 @jit
@@ -119,13 +109,13 @@ def _prefetch_row(table, moments, e):
 
 
 @jit
-def _sum_up(s, contrast, chunk, size, w):
+def _sum_up(s, chunk, size, w):
     """Before pass 3, on one thread: sum over the table, and link the gradients of each entity to a list."""
-    gradients, total = w.gradients, w.sums.total
+    gradients = w.gradients
     if s.pull != 0:
-        total[DISTANCE] = np.sqrt(_sum(w.sums.square))
-    if contrast is not None:
-        total[DIFFERENCE] = _sum(w.sums.difference) / len(w.sums.difference)
+        w.total[DISTANCE] = np.sqrt(_sum(w.rows.square))
+    if s.contrast != 0:
+        w.total[DIFFERENCE] = _sum(w.rows.difference) / len(w.rows.difference)
     parts = 2 * size if chunk is None else 2 * size + -(-size // chunk) * w.batch.ids.shape[1]
     for part in range(parts - 1, -1, -1):  # backwards, so that lists run forwards
         if part < size:
@@ -145,8 +135,8 @@ def _add_losses(sync, size, w):
     loss = 0.0
     for i in range(size):
         loss += w.batch.loss[i]
-    w.sums.total[LOSS] += loss
-    w.sums.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
+    w.total[LOSS] += loss
+    w.total[STOPPED] = 1.0 if sync[STOP] != 0 or not np.isfinite(loss) else 0.0
 
 
 @jit_reordered
@@ -158,39 +148,43 @@ def _sum(numbers):
 
 
 @jit
-def _update_rows(thread, model, s, chunk, contrast, table, moments, knowledge, rates, step, w):
+def _update_rows(thread, model, s, chunk, table, moments, knowledge, rates, step, w):
     """Pass 3 for a thread's listed rows, in blocks: all gradients of a block, then the updates.
 
-    So the queries stay in the caches while gradients are summed, and the tables stream by afterwards.
+    So the queries stay in the caches while gradients are summed. Narrow rows are prefetched meanwhile; wide ones would
+    displace the queries.
     """
     due, by_row = w.rows.due[thread, : w.rows.number[thread]], w.scratch.by_row[thread]
     for begin in range(0, len(due), len(by_row)):
         number = min(len(by_row), len(due) - begin)
         for place in range(number):
             e = due[begin + place]
+            if table.shape[1] <= NARROW:
+                prefetch(moments.entity1[e])
+                prefetch(moments.entity2[e])
+                if s.pull != 0:
+                    prefetch(knowledge.received[e])
             _sum_gradients(model, chunk, table[e], e, w, by_row[place])
         for place in range(number):
-            if s.lazy:
-                _prefetch_row(table, moments, due[min(begin + place + 1, len(due) - 1)])
-            _update_row(s, contrast, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w.sums)
+            _update_row(s, table, moments, knowledge, rates, step, due[begin + place], by_row[place], w)
 
 
 @inline
-def _update_row(s, contrast, table, moments, knowledge, rates, step, e, g, sums):
+def _update_row(s, table, moments, knowledge, rates, step, e, g, w):
     """A step of Adam for one entity, with the pull and FedEC's contrast."""
-    row, distance = table[e], sums.total[DISTANCE]
+    row, distance = table[e], w.total[DISTANCE]
     weight = np.float32(s.pull / distance) if distance > 0 else ZERO
-    if contrast is None and s.pull != 0:
+    if s.contrast == 0 and s.pull != 0:
         rows = _with_moments(table, moments, e)
-        sums.square[e] = adam_pulled(s, rates, step, rows, g, weight, knowledge.received[e])
+        w.rows.square[e] = adam_pulled(s, rates, step, rows, g, weight, knowledge.received[e])
         return
     if s.pull != 0:
         add_pull_gradient(weight, row, knowledge.received[e], g)
-    if contrast is not None:
+    if s.contrast != 0:
         received, previous = knowledge.received[e], knowledge.previous[e]
-        add_contrast_gradient(contrast, sums.total[DIFFERENCE], len(table), row, received, previous, g)
+        add_contrast_gradient(s, w.total[DIFFERENCE], len(table), row, received, previous, g)
     adam(s, rates, step, _with_moments(table, moments, e), g)
-    measure(s, contrast, row, knowledge, e, sums)
+    measure(s, row, knowledge, e, w.rows)
 
 
 @jit

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from pfedeg import aligned_arrays
 from pfedeg.engine.interface import Absorb, Batches
-from pfedeg.engine.lowlevel.vectors import LANES, PADDING
+from pfedeg.engine.lowlevel.vectors import LANES, LINE
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.objectives.self_adversarial import SelfAdversarial
 from pfedeg.optimizers.adam import Adam
 
 LAZY_BELOW = 0.4  # where batches touch a larger part of the rows, moving every row in every step is faster
-BLOCK = 512  # rows whose gradients are summed before any of them is updated
+NARROW = 128  # numbers per row, up to which rows are prefetched
+BLOCK, NARROW_BLOCK = 512, 64  # rows whose gradients are summed before any of them is updated
 STRIP = 128  # neighbouring rows that belong to the same thread
 
 
@@ -33,16 +34,11 @@ class Settings(NamedTuple):
     beta2: float
     epsilon: np.float32
     pull: float
-    lazy: bool  # whether rows that a batch does not touch are updated later
-    horizon: int  # steps after which a first moment without gradients has decayed to nothing
-
-
-class Contrast(NamedTuple):
-    """FedEC's term; without it, None takes its place and no code is compiled for it."""
-
-    weight: float
+    contrast: float
     temperature: float
     pooled: bool
+    lazy: bool  # whether rows that a batch does not touch are updated later
+    horizon: int  # steps after which a first moment without gradients has decayed to nothing
 
 
 class Moments(NamedTuple):
@@ -58,10 +54,10 @@ class Batch(NamedTuple):
     """The positives of a batch and their negatives. A group of positives shares its negatives; own ones: one each."""
 
     triple: Ids  # (batch, 3)
-    query: Mat  # (batch + 1, width); the last one is zero
+    query: Mat  # (batch, width)
     ids: Ids  # (groups, negatives)
     counted: Ids  # (batch,) how many of its negatives count
-    weight: Mat  # (batch + 1, negatives) scores, then the gradients of the loss by the scores; the last row is zero
+    weight: Mat  # (batch, negatives) scores, then the gradients of the loss by the scores
     loss: Mat  # (batch,)
 
 
@@ -88,26 +84,20 @@ class Scratch(NamedTuple):
 
     marks: NDArray[np.bool_]  # (threads, entities) a set of entities, empty between uses
     softmax: Mat  # (threads, 3 · LANES) the state of a running softmax
-    by_query: Mat  # (threads, group + padding, width) gradients of a group's queries
+    by_query: Mat  # (threads, group, width) gradients of a group's queries
     by_row: Mat  # (threads, block, width) gradients of a block of rows
-    panel: Mat  # (threads, negatives + group, lanes) some columns of a group's rows and queries, side by side
+    panel: Mat  # (threads, negatives + group, LINE) some columns of a group's rows and queries, side by side
 
 
 class TableRows(NamedTuple):
-    """Which rows each thread updates, and how many steps each row has made."""
+    """The rows that each thread updates, and what is kept for each row of the table."""
 
     touched: NDArray[np.bool_]  # (entities,) by the batch, where updates are lazy
     due: Ids  # (threads, rows) the rows that a thread updates
     number: Ids  # (threads,) how many these are
-    steps: Ids  # (entities,) −1 if the row has no moments yet
-
-
-class Sums(NamedTuple):
-    """What is summed over a batch or a table."""
-
-    square: NDArray[np.float64]  # (entities,) a row's part of ‖E − K‖²
-    difference: NDArray[np.float64]  # (entities,) cos(E, P) − cos(E, G) of a row
-    total: NDArray[np.float64]  # see LOSS, DISTANCE, DIFFERENCE, STOPPED
+    steps: Ids  # (entities,) how many steps it has made, −1 if it has no moments yet
+    square: NDArray[np.float64]  # (entities,) its part of ‖E − K‖²
+    difference: NDArray[np.float64]  # (entities,) its cos(E, P) − cos(E, G)
 
 
 LOSS, DISTANCE, DIFFERENCE, STOPPED = range(4)  # sum of losses, ‖E − K‖, the mean difference, 1 to end training
@@ -121,30 +111,38 @@ class Workspace(NamedTuple):
     pairs: Pairs
     scratch: Scratch
     rows: TableRows
-    sums: Sums
     relation: Mat  # (relations, width) the relations as `lanes` prepares them
+    total: NDArray[np.float64]  # see LOSS, DISTANCE, DIFFERENCE, STOPPED
 
 
 def pad(model: Model, rows: Mat) -> Mat:
-    """Aligned rows, every `dim` numbers (complex rows have two such parts) padded with zeros to whole vectors."""
-    dim = model.dim
-    if dim % PADDING == 0:
+    """Aligned rows; after every `dim` numbers (complex rows have two such parts), zeros fill lines."""
+    dim, zeros = model.dim, _padding(model)
+    if zeros == 0:
         return rows if aligned_arrays.is_aligned(rows) else aligned_arrays.copy(rows)
     parts = rows.reshape(len(rows), rows.shape[1] // dim, dim)
-    padded = aligned_arrays.zeros((*parts.shape[:2], dim + -dim % PADDING), np.float32)
+    padded = aligned_arrays.zeros((*parts.shape[:2], dim + zeros), np.float32)
     padded[:, :, :dim] = parts
-    return padded.reshape(len(rows), padded.shape[1] * padded.shape[2])
+    return padded.reshape(len(rows), parts.shape[1] * (dim + zeros))
 
 
 def unpad(model: Model, padded: Mat, rows: Mat) -> None:
     """Copy what `pad` has copied back to where it came from."""
     if padded is not rows:
-        parts = padded.reshape(len(padded), -1, model.dim + -model.dim % PADDING)
+        parts = padded.reshape(len(rows), -1, model.dim + _padding(model))
         rows[...] = parts[:, :, : model.dim].reshape(rows.shape)
+
+
+def _padding(model: Model) -> int:
+    """How many zeros make both halves of a row whole lines."""
+    return -model.dim % (2 * LINE * model.dim // model.entity_width)
 
 
 def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, absorb: Absorb, entities: int) -> Settings:
     """The settings of a call."""
+    groups = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
+    drawn = batches.negatives * groups + 2 * batches.size
+    touched = 1 - math.exp(-drawn / max(1, entities))  # the part of all rows that a batch is likely to touch
     return Settings(
         batches.size,
         batches.negatives,
@@ -154,15 +152,12 @@ def make_settings(batches: Batches, objective: SelfAdversarial, adam: Adam, abso
         adam.beta2,
         np.float32(adam.epsilon),
         absorb.pull,
-        absorb.pull == 0 and absorb.contrast == 0 and touched_share(batches, entities) < LAZY_BELOW,
+        absorb.contrast,
+        absorb.temperature,
+        absorb.pooled,
+        absorb.pull == 0 and absorb.contrast == 0 and touched < LAZY_BELOW,
         math.ceil(-32 / math.log2(adam.beta1)) if adam.beta1 > 0 else 0,
     )
-
-
-def touched_share(batches: Batches, entities: int) -> float:
-    """The part of all rows that a batch is likely to touch: heads, tails and negatives."""
-    groups = -(-batches.size // batches.chunk) if batches.sampling == "shared" else batches.size
-    return 1 - math.exp(-(batches.negatives * groups + 2 * batches.size) / max(1, entities))
 
 
 def make_rates(adam: Adam, done: int, steps: int) -> Mat:
@@ -174,17 +169,12 @@ def make_rates(adam: Adam, done: int, steps: int) -> Mat:
         return np.stack([rate, unbias, adam.beta1**n, adam.beta2 ** (n / 2)], 1).astype(np.float32)
 
 
-def make_contrast(absorb: Absorb) -> Contrast | None:
-    """FedEC's term, if there is one."""
-    return Contrast(absorb.contrast, absorb.temperature, absorb.pooled) if absorb.contrast else None
-
-
 def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, threads: int) -> Workspace:
     """The memory of a call; chunk is None where positives have negatives of their own."""
-    entities, width = tables.entity.shape
-    relations, relation_width = tables.relation.shape
+    (entities, width), (relations, relation_width) = tables.entity.shape, tables.relation.shape
     members = chunk or 1
-    groups, negatives = -(-batch // members), s.negatives + -s.negatives % PADDING
+    groups, negatives = -(-batch // members), s.negatives + -s.negatives % LINE
+    block = NARROW_BLOCK if width <= NARROW else BLOCK
     parts, pairs = (2 * batch + groups * negatives, 0) if chunk else (2 * batch, batch * s.negatives)
 
     def floats(*shape: int) -> Mat:
@@ -196,10 +186,10 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
     return Workspace(
         Batch(
             triple=ids(batch, 3),
-            query=floats(batch + 1, width),
+            query=floats(batch, width),
             ids=ids(groups, negatives),
             counted=ids(batch),
-            weight=floats(batch + 1, negatives),
+            weight=floats(batch, negatives),
             loss=floats(batch),
         ),
         Gradients(
@@ -210,23 +200,25 @@ def make_workspace(s: Settings, chunk: int | None, tables: Tables, batch: int, t
             relation_sum=floats(relations, relation_width),
         ),
         Pairs(
-            start=ids(threads, 0 if chunk else entities + 1 + -(entities + 1) % PADDING),
+            start=ids(threads, 0 if chunk else entities + 1 + -(entities + 1) % LINE),
             positive=ids(pairs),
             weight=floats(pairs),
         ),
         Scratch(
             marks=np.zeros((threads, entities), np.bool_),
             softmax=floats(threads, 3 * LANES),
-            by_query=floats(threads, members + 5, width),  # room for a last six
-            by_row=floats(threads, min(BLOCK, -(-entities // (8 * threads))), width),
-            panel=floats(threads, negatives + members if chunk else 0, PADDING),
+            by_query=floats(threads, members, width),
+            by_row=floats(threads, min(block, -(-entities // (8 * threads))), width),
+            panel=floats(threads, negatives + members if chunk else 0, LINE),
         ),
         TableRows(
             touched=np.zeros(entities, np.bool_),
             due=ids(threads, -(-entities // (threads * STRIP)) * STRIP),
             number=ids(threads),
             steps=ids(entities),
+            square=np.zeros(entities),
+            difference=np.zeros(entities),
         ),
-        Sums(np.zeros(entities), np.zeros(entities), np.zeros(4)),
-        floats(relations, width),
+        relation=floats(relations, width),
+        total=np.zeros(4),
     )

@@ -79,24 +79,20 @@ class Team:
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call function(thread, threads, sync, *arguments) on every thread; Ctrl-C stops all of them."""
         with self._lock:
-            self._run(function, arguments)
-
-    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        sync = self._sync = np.zeros(4 * STRIDE, np.int64)  # set before the flag is read: `stop` sets both
-        if self._stopped:
-            return
-        self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
-        futures = [
-            worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in enumerate(self._workers)
-        ]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            sync[STOP] = 1
-            for future in futures:
-                future.exception()
-            raise
+            sync = self._sync = np.zeros(4 * STRIDE, np.int64)  # set before the flag is read: `stop` sets both
+            if self._stopped:
+                return
+            self._workers = self._workers or [ThreadPoolExecutor(1, "pfedeg") for _ in range(self.size)]
+            threads = enumerate(self._workers)
+            futures = [worker.submit(function, thread, self.size, sync, *arguments) for thread, worker in threads]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                sync[STOP] = 1
+                for future in futures:
+                    future.exception()
+                raise
 
     def stop(self) -> None:
         """Called from another thread: end what runs, and run nothing more."""

@@ -2,11 +2,11 @@
 
 Compilers vectorise loops when they see fit, if they may reorder sums. Here vectors are written down and nothing is
 reordered: the same sums are rounded in the same way wherever arrays lie in memory and however code was inlined. A
-vector has as many lanes as this processor's registers; rows are padded to multiples of `PADDING`.
+vector has as many lanes as this processor's registers; rows are padded to whole cache lines.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,35 +17,29 @@ from numba.core.datamodel.models import PrimitiveModel
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
-from numba.np.arrayobj import populate_array
 
-from pfedeg.engine.lowlevel.compile import inline, jit
+from pfedeg.engine.lowlevel.compile import jit
 
 _, _, _features = cpu_target.target_context.codegen().magic_tuple()  # of the processor that numba compiles for
 LANES = 16 if "+avx512f" in _features.split(",") else 8
-EIGHT = 8  # rows whose scores form one vector
-PADDING = 16  # rows are padded to whole vectors of any processor, and to whole cache lines
+LINE = 16  # float32 numbers in a cache line, which are whole vectors of any processor
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 _INT = ir.IntType(32)
 
 
 class Vector(types.Type):
-    """Some float32."""
+    """Some float32, as many as fit into a register."""
 
-    def __init__(self, lanes: int) -> None:
-        """Sixteen, or eight."""
-        super().__init__(f"float32x{lanes}")
-        self.lanes, self.floats = lanes, ir.VectorType(ir.FloatType(), lanes)
+    floats = ir.VectorType(ir.FloatType(), LANES)
 
 
-vector = Vector(LANES)
-eight = Vector(EIGHT) if LANES != EIGHT else vector
+vector = Vector("float32s")
 
 
 @register_model(Vector)
 class _InOneRegister(PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, kind.floats)
+        super().__init__(manager, kind, Vector.floats)
 
 
 def _register(symbol: Callable[..., Any], instruction: str) -> None:
@@ -53,16 +47,17 @@ def _register(symbol: Callable[..., Any], instruction: str) -> None:
 
     @infer_global(symbol)
     class Typed(ConcreteTemplate):
-        cases = (signature(vector, vector, vector), signature(eight, eight, eight))
+        cases = (signature(vector, vector, vector),)
 
     @lower_builtin(symbol, Vector, Vector)
     def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         return getattr(builder, instruction)(*arguments)
 
 
-for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul"), ("truediv", "fdiv")):
-    _register(getattr(operator, _name), _instruction)
-    _register(getattr(operator, f"i{_name}"), _instruction)
+_register(operator.add, "fadd")
+_register(operator.sub, "fsub")
+_register(operator.mul, "fmul")
+_register(operator.truediv, "fdiv")
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any, to: Any) -> Any:
@@ -75,10 +70,9 @@ def _constant(kind: Any, number: float) -> Any:
     return ir.Constant(kind, [number] * kind.count)
 
 
-def broadcast(builder: Any, number: Any, lanes: int) -> Any:
-    """A number in every lane of a vector."""
-    one = builder.insert_element(_constant(ir.VectorType(ir.FloatType(), lanes), 0.0), number, _INT(0))
-    return builder.shuffle_vector(one, one, _constant(ir.VectorType(_INT, lanes), 0))
+def _broadcast(builder: Any, number: Any) -> Any:
+    one = builder.insert_element(_constant(Vector.floats, 0.0), number, _INT(0))
+    return builder.shuffle_vector(one, one, _constant(ir.VectorType(_INT, LANES), 0))
 
 
 @intrinsic
@@ -86,20 +80,19 @@ def load(typing: Any, row: Any, place: Any) -> Any:
     """The numbers row[place : place + LANES]."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return builder.load(_pointer(context, builder, sig.args[0], *arguments, vector.floats), align=4)
+        return builder.load(_pointer(context, builder, sig.args[0], *arguments, Vector.floats), align=4)
 
     return vector(row, types.intp), generate
 
 
 @intrinsic
 def store(typing: Any, row: Any, place: Any, value: Any) -> Any:
-    """row[place : place + the lanes of value] = value."""
+    """row[place : place + LANES] = value."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
-        floats = sig.args[2].floats
-        builder.store(arguments[2], _pointer(context, builder, sig.args[0], *arguments[:2], floats), align=4)
+        builder.store(arguments[2], _pointer(context, builder, sig.args[0], *arguments[:2], Vector.floats), align=4)
 
-    return types.void(row, types.intp, value), generate
+    return types.void(row, types.intp, vector), generate
 
 
 @intrinsic
@@ -108,38 +101,15 @@ def repeat(typing: Any, row: Any, place: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         number = builder.load(_pointer(context, builder, sig.args[0], *arguments, ir.FloatType()))
-        return broadcast(builder, number, LANES)
+        return _broadcast(builder, number)
 
     return vector(row, types.intp), generate
 
 
-def _filling(kind: Vector, doc: str) -> Any:
-    def operation(typing: Any, number: Any) -> Any:
-        return kind(types.float32), lambda _, builder, sig, arguments: broadcast(builder, arguments[0], kind.lanes)
-
-    operation.__doc__ = doc
-    return intrinsic(operation)
-
-
-fill = _filling(vector, "The same number in every lane.")
-fill_eight = _filling(eight, "The same number in eight lanes.")
-
-
 @intrinsic
-def pick(typing: Any, table: Any, ids: Any, place: Any) -> Any:
-    """The row table[ids[place]]."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        view = context.make_array(sig.args[0])(context, builder, arguments[0])
-        (_, width), (step, number) = (cgutils.unpack_tuple(builder, sizes) for sizes in (view.shape, view.strides))
-        chosen = context.make_array(sig.args[1])(context, builder, arguments[1]).data
-        which = builder.sext(builder.load(builder.gep(chosen, [arguments[2]])), step.type)
-        start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(which, step))
-        row = context.make_array(sig.return_type)(context, builder)
-        populate_array(row, builder.inttoptr(start, row.data.type), [width], [number], number, None)
-        return row._getvalue()
-
-    return types.Array(table.dtype, 1, "C")(table, ids, types.intp), generate
+def fill(typing: Any, number: Any) -> Any:
+    """The same number in every lane."""
+    return vector(types.float32), lambda _, builder, sig, arguments: _broadcast(builder, *arguments)
 
 
 @intrinsic
@@ -155,11 +125,10 @@ def prefetch_line(typing: Any, row: Any, place: Any) -> Any:
     return types.void(row, types.intp), generate
 
 
-def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
+def _call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
     """Call a function of LLVM's on every lane."""
-    floats = arguments[0].type
-    kind = ir.FunctionType(floats, [floats] * len(arguments))
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{floats.count}f32")
+    kind = ir.FunctionType(Vector.floats, [Vector.floats] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{LANES}f32")
     return builder.call(function, arguments, fastmath=flags)
 
 
@@ -167,7 +136,7 @@ def _library(name: str, doc: str) -> Any:
     """One of LLVM's functions of one vector as an operation of compiled code."""
 
     def operation(typing: Any, a: Any) -> Any:
-        return a(a), lambda context, builder, sig, arguments: call(builder, name, *arguments)
+        return vector(vector), lambda context, builder, sig, arguments: _call(builder, name, *arguments)
 
     operation.__doc__ = doc
     return intrinsic(operation)
@@ -181,7 +150,7 @@ floor = _library("floor", "⌊a⌋.")
 @intrinsic
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """A · b + c, rounded once where the processor can."""
-    return a(a, a, a), lambda context, builder, sig, arguments: call(builder, "fmuladd", *arguments)
+    return vector(a, b, c), lambda context, builder, sig, arguments: _call(builder, "fmuladd", *arguments)
 
 
 @intrinsic
@@ -189,10 +158,9 @@ def inverse_root(typing: Any, a: Any) -> Any:
     """1 / √a, with a taken as tiny where it is 0: the processor's estimate and a step of Newton's, to about 1e-7."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        floats, estimate = sig.return_type.floats, ("arcp", "contract", "afn")
-        tiny = _constant(floats, float(np.float32(1e-37)))
+        estimate, tiny = ("arcp", "contract", "afn"), _constant(Vector.floats, float(np.float32(1e-37)))
         kept = _select_greater(builder, arguments[0], tiny, arguments[0], tiny)
-        return builder.fdiv(_constant(floats, 1.0), call(builder, "sqrt", kept, flags=estimate), flags=estimate)
+        return builder.fdiv(_constant(Vector.floats, 1.0), _call(builder, "sqrt", kept, flags=estimate), flags=estimate)
 
     return a(a), generate
 
@@ -228,17 +196,20 @@ def power_of_two(typing: Any, a: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         bits = ir.VectorType(_INT, LANES)
-        shifted = builder.fadd(arguments[0], _constant(vector.floats, float(3 * 2**22 + 127)))
-        return builder.bitcast(builder.shl(builder.bitcast(shifted, bits), _constant(bits, 23)), vector.floats)
+        shifted = builder.fadd(arguments[0], _constant(Vector.floats, float(3 * 2**22 + 127)))
+        return builder.bitcast(builder.shl(builder.bitcast(shifted, bits), _constant(bits, 23)), Vector.floats)
 
     return vector(vector), generate
 
 
+def _shuffle(builder: Any, a: Any, b: Any, places: Sequence[int]) -> Any:
+    """These places of two vectors side by side."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INT, len(places)), [*places]))
+
+
 def _halves(builder: Any, a: Any) -> tuple[Any, Any]:
     n = a.type.count // 2
-    kind = ir.VectorType(_INT, n)
-    low, high = ir.Constant(kind, [*range(n)]), ir.Constant(kind, [*range(n, 2 * n)])
-    return builder.shuffle_vector(a, a, low), builder.shuffle_vector(a, a, high)
+    return _shuffle(builder, a, a, range(n)), _shuffle(builder, a, a, range(n, 2 * n))
 
 
 def _reduce(builder: Any, a: Any, join: Callable[[Any, Any], Any]) -> Any:
@@ -249,24 +220,26 @@ def _reduce(builder: Any, a: Any, join: Callable[[Any, Any], Any]) -> Any:
 
 
 @intrinsic
-def totals(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """The sums of eight vectors, as one vector of eight."""
+def store_totals(
+    typing: Any, row: Any, place: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any
+) -> Any:
+    """row[place : place + 8] = the sums of the lanes of eight vectors."""
 
     def neighbours(builder: Any, a: Any, b: Any) -> Any:
         """Neighbours summed within each half, a's results beside b's."""
-        bits = ir.VectorType(_INT, EIGHT)
         even, odd = ([i + n for i in (0, 2, 8, 10, 4, 6, 12, 14)] for n in (0, 1))
-        return builder.fadd(*(builder.shuffle_vector(a, b, ir.Constant(bits, places)) for places in (even, odd)))
+        return builder.fadd(*(_shuffle(builder, a, b, places) for places in (even, odd)))
 
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        rest = [each if LANES == EIGHT else builder.fadd(*_halves(builder, each)) for each in arguments]
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> None:
+        row, place, *rest = arguments
+        rest = [each if LANES == 8 else builder.fadd(*_halves(builder, each)) for each in rest]
         for _ in range(2):
             rest = [neighbours(builder, rest[i], rest[i + 1]) for i in range(0, len(rest), 2)]
-        bits = ir.VectorType(_INT, EIGHT)
         places = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
-        return builder.fadd(*(builder.shuffle_vector(*rest, ir.Constant(bits, part)) for part in places))
+        sums = builder.fadd(*(_shuffle(builder, *rest, half) for half in places))
+        builder.store(sums, _pointer(context, builder, sig.args[0], row, place, sums.type), align=4)
 
-    return eight(*[vector] * 8), generate
+    return types.void(row, types.intp, *[vector] * 8), generate
 
 
 @intrinsic
@@ -307,30 +280,10 @@ def log1p(a):
     return z * p
 
 
-@inline
-def four_rows(table, ids, place):
-    """The rows table[ids[place]] … table[ids[place + 3]]."""
-    first, second = pick(table, ids, place), pick(table, ids, place + 1)
-    return first, second, pick(table, ids, place + 2), pick(table, ids, place + 3)
-
-
-@inline
-def eight_rows(table, ids, place):
-    """The rows table[ids[place]] … table[ids[place + 7]]."""
-    return four_rows(table, ids, place) + four_rows(table, ids, place + 4)
-
-
-@inline
-def prefetch_rows(rows, place):
-    """Begin to read a line of some rows."""
-    for n in range(len(rows)):
-        prefetch_line(rows[n], place)
-
-
 @jit
 def prefetch(row):
     """Begin to read a row."""
-    for k in range(0, len(row), PADDING):
+    for k in range(0, len(row), LINE):
         prefetch_line(row, k)
 
 

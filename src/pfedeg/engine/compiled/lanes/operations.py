@@ -1,16 +1,10 @@
 """What a model needs to run compiled: each operation is overloaded for a model or a kind of model.
 
-prepare       what a relation's row r means for a head: r itself, or for RotatE cos θ and sin θ, once per step
-compose       forward: q = compose(h, r), r prepared
-spread        backward: gradients of h and r from the gradient of q, r prepared
-span, part, put_part, no_part    how loops go over a row: by vectors, or by vectors of complex numbers
-accumulate, sign, offset         the score: offset + sign · the sum of what is accumulated
-add_slope     backward: the gradient of a query or, as scores are symmetric, of a row
-
 `loops` makes of these whatever is the same for all models. A kind of model also implements compare_group and exchange
 (shared negatives), line_up and score_all (ranking).
 
-`pfedeg.models` has each equation. Rows are whole vectors, as are the halves of complex ones (`workspace.pad`).
+`pfedeg.models` has each equation. Both halves of a row are whole vectors (`workspace.pad`): loops go over pairs of a
+vector of each half, which are real and imaginary parts in complex rows.
 """
 
 from collections.abc import Callable
@@ -24,65 +18,31 @@ QUERIES = 32  # that are compared with all rows together
 
 
 def prepare(model, r, prepared):
-    """Write what composing needs of a relation's row r."""
+    """Write what composing needs of a relation's row r: r itself, or for RotatE cos θ and sin θ, once per step."""
 
 
 def compose(model, h, r, q):
-    """Write the query of (h, r) into q."""
+    """Forward: write the query of (h, r), r prepared, into q."""
 
 
 def spread(model, h, r, q, g, by_h, by_r):
-    """Write the gradients of h and r, given the gradient g of q."""
+    """Backward: write the gradients of h and r, given the gradient g of q."""
 
 
-def span(model, row):
-    """How many numbers loops go over: all of a real row, half of a complex one."""
-
-
-def part(model, row, k):
-    """A vector of numbers from k on, as a tuple; of complex ones: real and imaginary parts."""
-
-
-def put_part(model, row, k, numbers):
-    """Write what `part` reads."""
-
-
-def no_part(model):
-    """A part that is zero."""
+def start(model):
+    """The number in every lane from which a score, the sum of all lanes, is accumulated."""
 
 
 def accumulate(model, q, t, sums):
     """The sums, and what these parts of a query and a row add to them."""
 
 
-def sign(model):
-    """The factor of the sum in the score."""
-
-
-def offset(model):
-    """The constant in the score."""
-
-
 def add_slope(model, weight, q, t, gradient):
-    """The gradient and weight · ∂s/∂q, at these parts of a query and a row."""
+    """The gradient and weight · ∂s/∂q, at these parts of a query and a row; or of a row, as scores are symmetric."""
 
 
-def exchange_slopes(model, weight, q, t, by_q, by_t):
-    """Both gradients with weight · ∂s/∂q and weight · ∂s/∂t added."""
-
-
-def compare_group(model, query, begin, end, table, ids, j, score):
-    """Write the scores of queries begin … end − 1 with rows ids[j] … ids[j + 7] into score[·, j] … score[·, j + 7].
-
-    Meanwhile the rows ids[j + 8] … ids[j + 15] are prefetched.
-    """
-
-
-def exchange(model, query, begin, end, table, ids, weight, by_query, by_row, panel):
-    """For queries begin … end − 1 and rows ids[·], add all weight[i, j] · ∂s to ∂/∂q, and write the rows' sums.
-
-    by_query[0] … are the gradients of these queries, by_row[0] … those of the rows.
-    """
+def compare_group(model, query, table, ids, j, score):
+    """Write the scores of all queries with rows ids[j] … ids[j + 7] into score[·, j] …, and prefetch the next eight."""
 
 
 def line_up(model, queries, ids, panel):
@@ -91,6 +51,10 @@ def line_up(model, queries, ids, panel):
 
 def score_all(model, table, queries, ids, panel, score):
     """Scores of the queries ids[0] … ids[QUERIES − 1], lined up, with every row of a table: score[row, query]."""
+
+
+def exchange(model, query, table, ids, weight, by_query, by_row, panel):
+    """For all queries and the rows ids[·], add all weight[i, j] · ∂s to ∂/∂q, and write the rows' sums."""
 
 
 def implement(operation: Callable[..., Any], *models: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
