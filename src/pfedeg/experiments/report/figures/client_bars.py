@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAX_BARS = 64  # with values beside them
 COLUMNS = 4  # of the legend
-BAR, ROW = 0.145, 0.24  # inches of a bar, and of a row of dots
+BAR, ROW = 0.155, 0.24  # inches of a bar, and of a row of dots
 
 
 def client_mrr(names: Sequence[str], entries: Sequence[Entry]) -> "Figure":
@@ -43,7 +43,7 @@ def _bars(axes: "Axes", values: Sequence[float], at: int, entry: Entry, entries:
     places = [row + (at - (entries - 1) / 2) * height for row in range(len(values))]
     axes.barh(places, values, 0.9 * height, color=entry.method.color, label=_label(entry))
     for place, value in zip(places, values, strict=True):
-        axes.text(value, place, f" {value:.3f}", va="center_baseline", fontsize=6.5)
+        axes.text(value, place, f" {value:.3f}", va="center_baseline", fontsize=7.5)
 
 
 def _label(entry: Entry) -> str:

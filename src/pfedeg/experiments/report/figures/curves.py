@@ -1,6 +1,8 @@
 """Curves of validation MRR over training: of methods, and of settings of one method."""
 
+import textwrap
 from collections.abc import Sequence
+from math import ceil
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 HEIGHT = 3.0  # inches, without the legend
 LINE = 0.2  # inches of a line in the legend
-LONG = 30  # letters of a label from which a legend has one column
+LONG = 24  # letters of a label from which a legend has one column
+WIDEST = 56  # letters in a line of a label
 
 
 def evaluated(run: Run) -> list[tuple[int, float]]:
@@ -46,9 +49,11 @@ def settings_compared(entries: Sequence[Entry]) -> "Figure":
 def _curves(lines: Sequence[tuple[Entry, int, str, Any]], unit: str) -> "Figure":
     """A line for every seed, with a dot at the best round; the legend has one label for all seeds."""
     columns = 1 if max(len(label) for _, _, label, _ in lines) > LONG else 2
-    figure, axes = new_figure((WIDTH, HEIGHT + LINE * -(-len(lines) // columns)))
+    labels = [_label(entry, label) for entry, _, label, _ in lines]
+    rows = sum(label.count("\n") + 1 for label in labels) if columns == 1 else ceil(len(lines) / 2)
+    figure, axes = new_figure((WIDTH, HEIGHT + LINE * rows))
     highest, handles = 0.0, []
-    for entry, step, label, color in lines:
+    for (entry, step, _, color), label in zip(lines, labels, strict=True):
         width = 1.4 if len(entry.runs) == 1 else 0.8
         for run, result in zip(entry.runs, entry.results, strict=True):
             points = [(number * step, mrr, number == result["best_round"]) for number, mrr in evaluated(run)]
@@ -56,8 +61,7 @@ def _curves(lines: Sequence[tuple[Entry, int, str, Any]], unit: str) -> "Figure"
             for x, y, _ in filter(itemgetter(2), points):
                 axes.plot(x, y, "o", color=color, markersize=4)
             highest = max([highest, *(y for _, y, _ in points)])
-        best = entry.mean("mrr", "valid")
-        line.set_label(escaped(label) + ("" if best is None else f": {best:.4f}"))
+        line.set_label(label)
         handles.append(line)
     axes.set_xlabel(unit)
     axes.set_ylabel("validation MRR")
@@ -66,3 +70,9 @@ def _curves(lines: Sequence[tuple[Entry, int, str, Any]], unit: str) -> "Figure"
     metric_axis(axes, highest)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
     return figure
+
+
+def _label(entry: Entry, label: str) -> str:
+    """The label with the MRR of the best round, wrapped."""
+    best = entry.mean("mrr", "valid")
+    return textwrap.fill(escaped(label) + ("" if best is None else f": {best:.4f}"), WIDEST)

@@ -60,7 +60,7 @@ def _points(entries: Sequence[Entry], name: str) -> "Figure":
             above = split == "valid"
             offset, height = (0, 5 if above else -5), "bottom" if above else "top"
             axes.annotate(
-                f"{y:.4f}", (x, y), offset, textcoords="offset points", ha="center", va=height, fontsize=7, color=color
+                f"{y:.4f}", (x, y), offset, textcoords="offset points", ha="center", va=height, fontsize=8, color=color
             )
     if numeric and places[0] > 0 and places[-1] >= WIDE * places[0]:
         axes.set_xscale("log")
