@@ -614,7 +614,10 @@ def test_what_is_exchanged_and_the_sizes_and_overlap_of_clients_are_reported(run
                                    (graph.train, graph.valid, graph.test, graph.entities, graph.relations)]  # fmt: skip
     small = tmp_path / "small"  # copies of the small files say less
     shutil.copytree(runs / "fede", small / "fede", ignore=shutil.ignore_patterns("clients"))
-    assert "The run folders contain no graphs" in written(small, tmp_path / "r.md")
+    assert "the run folders contain no graphs" in written(small, tmp_path / "r.md")
+    shutil.copytree(runs / "fede", tmp_path / "damaged" / "fede")
+    (tmp_path / "damaged" / "fede" / "clients" / "ash" / "graph.safetensors").write_bytes(b"{")
+    assert "graph.safetensors" in written(tmp_path / "damaged", tmp_path / "r.md").split("Other sizes are unknown")[1]
 
 
 def test_pictures_keep_a_width_at_which_they_can_be_read(runs: Path, tmp_path: Path) -> None:

@@ -36,17 +36,17 @@ def slug(text: str) -> str:
 def _section(section: Section, notify: Callable[[str], None]) -> str:
     """Tables and figures stand side by side where there is room."""
     text = "".join(f"<p>{_text(line)}</p>\n" for line in section.text.splitlines())
-    parts = "\n".join(_part(part, notify) for part in section.parts)
+    parts = "\n".join(_part(part, section, notify) for part in section.parts)
     name, inner = _text(section.title), f'{text}<div class="parts">{parts}</div>'
     if section.collapsed:
         return f'<details id="{slug(section.title)}"><summary>{name}</summary>\n{inner}</details>'
     return f'<section id="{slug(section.title)}"><h2>{name}</h2>\n{inner}</section>'
 
 
-def _part(part: Part, notify: Callable[[str], None]) -> str:
+def _part(part: Part, section: Section, notify: Callable[[str], None]) -> str:
     if isinstance(part, Table):
         return _table(part)
-    notify(f"drawing {part.name}")
+    notify(f"drawing {section.title}: {part.title}")
     return _figure(part)
 
 

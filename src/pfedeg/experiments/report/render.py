@@ -98,13 +98,13 @@ def check_folder(out: Path) -> None:
 
 def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None]) -> int:
     """Write every figure as a PNG file to a new folder, or to one with only PNG files."""
-    drawn = [part for section in sections for part in section.parts if isinstance(part, Picture)]
+    drawn = [(section, part) for section in sections for part in section.parts if isinstance(part, Picture)]
     if not drawn:
         raise InputError(f"{out}: no figures can be drawn from these runs")
 
     def fill(folder: Path) -> None:
-        for part in drawn:
-            notify(f"drawing {part.title}")
+        for section, part in drawn:
+            notify(f"drawing {section.title}: {part.title}")
             write_bytes(folder / f"{slug(part.name)}.png", draw(part.draw, "png")[0])
 
     if out.exists():

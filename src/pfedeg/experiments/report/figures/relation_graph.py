@@ -18,6 +18,7 @@ Arrow = tuple[str, str]  # learner, teacher
 
 STANDS_OUT = 1.2  # times the mean of a learner's shares from others
 NOTHING = 5e-4  # a smaller share of a client's own is shown as none
+VISIBLE = 0.01  # a smaller change of a share is not drawn
 MAX_LINES = 6  # clients; more lines are hard to distinguish
 MAX_NUMBERS = 12  # clients, in a heat map with numbers
 
@@ -29,8 +30,13 @@ def affinities(run: Run) -> list[tuple[int, Affinity]]:
 
 
 def changes(graphs: Affinities) -> bool:
-    """Whether the relation graph changes during training."""
-    return any(affinity != graphs[0][1] for _, affinity in graphs)
+    """Whether a share changes visibly between the first and the last graph."""
+    first, last = graphs[0][1], graphs[-1][1]
+    return any(
+        abs(share - first.get(learner, {}).get(teacher, 0.0)) >= VISIBLE
+        for learner, row in last.items()
+        for teacher, share in row.items()
+    )
 
 
 def standing_out(entry: Entry) -> set[Arrow]:
@@ -52,7 +58,7 @@ def heat_map(affinity: Affinity, marked: set[Arrow]) -> "Figure":
     """A row for each learner and a column for each teacher, with shares in percent; marked ones are bold."""
     names = list(affinity)
     cell = 0.46 if len(names) <= MAX_NUMBERS else 0.24
-    side = max(2.6, cell * len(names))
+    side, longest = max(2.6, cell * len(names)), max(map(len, names))
     figure, axes = new_figure((min(side + 1.4, 12.0), min(side + 1.2, 12.0)))
     values = [[affinity[learner].get(teacher, 0.0) for teacher in names] for learner in names]
     most = max(map(max, values)) or 1.0
@@ -61,7 +67,7 @@ def heat_map(affinity: Affinity, marked: set[Arrow]) -> "Figure":
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
-    axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90, fontsize=8)
+    axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=90 if longest > 3 else 0, fontsize=8)
     axes.set_yticks(range(len(names)), [short(name) for name in names], fontsize=8)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")

@@ -27,12 +27,14 @@ def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]
 
 
 def _parts(data: str, runs: list[Run], several: bool) -> list[Part]:
-    run = next((run for run in runs if run.has_tables), runs[0])
+    run = next((run for run in runs if run.has_tables), None)
     title = data if several else ""
+    if run is None:  # copies of the small files, or runs of a server
+        return [_evaluated(title, runs[0], "the run folders contain no graphs")]
     try:
         federation = Federation({client: run.graph(client) for client in run.clients})
-    except InputError:  # the run folder is a copy of the small files, or of a server: it has no graphs
-        return [_evaluated(title, run)]
+    except InputError as error:
+        return [_evaluated(title, run, str(error))]
     shared = federation.shared()
     parts: list[Part] = [_sizes(title, federation, shared)]
     if 1 < len(federation.graphs) <= MAX_CLIENTS:
@@ -54,12 +56,11 @@ def _sizes(title: str, federation: Federation, shared: Shared) -> Table:
     return Table(title, columns, rows, note="Train, valid and test are triples; an entity is shared if others have it.")
 
 
-def _evaluated(title: str, run: Run) -> Table:
+def _evaluated(title: str, run: Run, reason: str) -> Table:
     """The numbers of evaluated triples, which every run has."""
     result = run.result or {}
     counts = [[result[split]["clients"][client]["triples"] for split in SPLITS[1:]] for client in run.clients]
     rows: list[Row] = [
         [client, *(f"{number:,}" for number in numbers)] for client, numbers in zip(run.clients, counts, strict=True)
     ]
-    note = "Triples. The run folders contain no graphs, so that other sizes are unknown."
-    return Table(title, ["client", *SPLITS[1:]], rows, note=note)
+    return Table(title, ["client", *SPLITS[1:]], rows, note=f"Triples. Other sizes are unknown: {reason}.")
