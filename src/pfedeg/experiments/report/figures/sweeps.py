@@ -81,7 +81,7 @@ def _points(entries: Sequence[Entry], name: str) -> "Figure":
 
 
 def _grid(entries: Sequence[Entry], row: str, column: str) -> "Figure":
-    """Validation MRR for all pairs of values; the best is framed."""
+    """Validation MRR for all pairs of values; the best is bold."""
     rows, columns = _values(entries, row), _values(entries, column)
     figure, axes = new_figure((min(1.6 + 0.75 * len(columns), 8.0), 0.9 + 0.4 * len(rows)))
     found = {(entry.setting_text(row), entry.setting_text(column)): entry.mean("mrr", "valid") for entry in entries}

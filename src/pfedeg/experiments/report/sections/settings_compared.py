@@ -10,7 +10,7 @@ from pfedeg.experiments.report.published import METRICS
 from pfedeg.experiments.report.results import Entry, Results, Setup, best_by_validation
 from pfedeg.experiments.report.significance import PairedTests
 
-TEXT = "Runs that differ only in these settings. An arrow marks the settings that are best by validation."
+TEXT = "Runs that differ only in these settings. An arrow, or bold in a grid, marks the best settings by validation."
 CHOSEN = "→"
 
 
