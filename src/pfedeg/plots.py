@@ -29,7 +29,12 @@ STYLE: Any = {
 def short(name: str) -> str:
     """A name shortened to fit on an axis, without TeX markup."""
     text = printable(name)
-    return (text if len(text) <= 14 else text[:13] + "…").replace("$", r"\$")
+    return escaped(text if len(text) <= 14 else text[:13] + "…")
+
+
+def escaped(text: str) -> str:
+    """A text without TeX markup."""
+    return printable(text).replace("$", r"\$")
 
 
 def new_figure(size: tuple[float, float], count: int = 0, columns: int = 0) -> tuple["Figure", Any]:

@@ -17,8 +17,10 @@ import pfedeg
 from conftest import ring
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
-from pfedeg.experiments.report import figures, render, write
-from pfedeg.experiments.report.document import Section, Table, TableCell
+from pfedeg.experiments.report import page, page_style, write
+from pfedeg.experiments.report.document import Picture, Section, Table, TableCell
+from pfedeg.experiments.report.figures import client_bars, curves, relation_graph, sweeps
+from pfedeg.experiments.report.noise import clear_winner, differs
 from pfedeg.experiments.report.parts import ReportMethod, model_named
 from pfedeg.experiments.report.published import read_published
 from pfedeg.experiments.report.results import Entry, Results, Setup
@@ -194,10 +196,16 @@ def test_only_runs_with_the_same_common_settings_are_compared(runs: Path, woods:
     shutil.rmtree(tmp_path / "single")
     assert [setup.scale for setup in Results.read(tmp_path).compared] == [scales[0], scales[2]]  # one of the study
     shutil.copytree(runs / "single", tmp_path / "single")
+    assert [results.title(setup) for setup in results.setups] == [
+        "trees, TransE (dim 4)",
+        "trees, TransE",
+        "trees, TransE (sampling shared, chunk 4)",
+    ]
     text = written(tmp_path, tmp_path / "r.md")
-    assert f"## trees, TransE ({scales[2]})" in text
+    assert "unless a heading says otherwise: batch 16, dim 8, negatives 2, " in text
+    assert "## trees, TransE (sampling shared, chunk 4)" in text
     assert "Comparison with the baselines" not in text  # there is nothing to compare with
-    assert "| better | worse |" in text.split(f"## trees, TransE ({SCALE})")[1].split("\n## ")[0]
+    assert "| better | worse |" in text.split("## trees, TransE (dim 4)")[1].split("\n## ")[0]
 
 
 def with_settings(path: Path, **settings: Any) -> None:
@@ -230,19 +238,55 @@ def test_names_of_data_match_the_papers_in_upper_or_lower_case(woods: Federation
     assert results.published_for(results.entries[0])["mrr"] == 0.5
 
 
-def test_of_equally_usual_settings_the_best_by_validation_is_shown(runs: Path, tmp_path: Path) -> None:
-    for value in (0.7, 0.8, 0.9):
-        shutil.copytree(runs / "plus-p", tmp_path / f"p-{value}")
-        with_settings(tmp_path / f"p-{value}", p=value)
-        result = json.loads((tmp_path / f"p-{value}" / "result.json").read_text())
-        result["valid"]["weighted"]["mrr"] = 0.9 if value == 0.8 else 0.5
-        (tmp_path / f"p-{value}" / "result.json").write_text(json.dumps(result))
-    shutil.copytree(runs / "fede", tmp_path / "fede")
-    assert [entry.label for entry in Results.read(tmp_path).at(HERE)] == ["FedE", "PFedEG+ (p 0.8)"]
-    glance = written(tmp_path, tmp_path / "r.md", quick=True).split("\n## ")[1]
-    assert f"the best by validation: trees, TransE ({SCALE}): PFedEG+ (p 0.8)." in glance
-    shutil.copytree(runs / "plus-0", tmp_path / "usual")
-    assert [entry.label for entry in Results.read(tmp_path).at(HERE)] == ["FedE", "PFedEG+ (p 0.5)"]
+def with_results(path: Path, **splits: Any) -> None:
+    """As if a run had other weighted metrics."""
+    result = json.loads((path / "result.json").read_text())
+    for split, values in splits.items():
+        result[split]["weighted"] |= values
+    (path / "result.json").write_text(json.dumps(result))
+
+
+def test_every_method_has_the_settings_that_are_best_by_validation(runs: Path, tmp_path: Path) -> None:
+    """Not the default ones, and baselines neither: FedE evaluated after training would be left out."""
+    for moment, valid, test in (("after_aggregation", 0.5, 0.9), ("after_training", 0.6, 0.7)):
+        shutil.copytree(runs / "fede", tmp_path / moment, ignore=shutil.ignore_patterns("clients"))
+        with_settings(tmp_path / moment, evaluate=moment)
+        with_results(tmp_path / moment, valid={"mrr": valid}, test={"mrr": test})
+    for p, rate, valid in ((0.5, 0.001, 0.5), (0.8, 0.001, 0.6), (0.8, 0.01, 0.7), (0.9, 0.01, 0.65)):
+        path = tmp_path / f"plus-{p}-{rate}"
+        shutil.copytree(runs / "plus-p", path, ignore=shutil.ignore_patterns("clients"))
+        with_settings(path, p=p, lr=rate)
+        with_results(path, valid={"mrr": valid}, test={"mrr": 0.8})
+    shutil.copytree(runs / "single", tmp_path / "single", ignore=shutil.ignore_patterns("clients"))
+    results = Results.read(tmp_path)
+    chosen = ["Single", "FedE (evaluate after_training)", "PFedEG+ (p 0.8, lr 0.01)"]
+    assert [entry.label for entry in results.at(HERE)] == chosen
+    overview = written(tmp_path, tmp_path / "r.md", quick=True).split("\n## ")[1]
+    assert re.search(r"\| trees, TransE \| 0\.\d+ \| 0\.7000 \| \**0\.8000\** \|", overview)
+    assert "| trees, TransE | FedE (evaluate after\\_training) | 2 |" in overview
+    assert "| trees, TransE | PFedEG+ (p 0.8, lr 0.01) | 4 |" in overview
+    (metrics, *_) = tables(build_sections(results, {}), "trees, TransE")
+    assert [row[1] for row in metrics.rows] == ["1", "2", "4"]
+    assert metrics.columns[1] == "settings tried"
+
+
+def test_settings_are_compared_over_the_seeds_that_all_of_them_have(runs: Path, tmp_path: Path) -> None:
+    for p, seed, valid in ((0.5, 0, 0.5), (0.5, 1, 0.1), (0.9, 0, 0.4)):
+        path = tmp_path / f"{p}-{seed}"
+        shutil.copytree(runs / "plus-p", path, ignore=shutil.ignore_patterns("clients"))
+        with_settings(path, p=p, seed=seed)
+        with_results(path, valid={"mrr": valid})
+    (entry,) = Results.read(tmp_path).at(HERE)
+    assert entry.label == "PFedEG+ (p 0.5)"
+
+
+def test_one_setting_each_is_said_once(runs: Path, tmp_path: Path) -> None:
+    for name in ("single", "fede"):
+        shutil.copytree(runs / name, tmp_path / name)
+    text = written(tmp_path, tmp_path / "r.md", quick=True)
+    assert text.count("One combination of settings was tried for each method.") == 1
+    assert "Settings tried" not in text
+    assert text.count("batch 16") == 2  # in the overview and under Settings
 
 
 def test_of_runs_that_are_the_same_the_first_is_taken(runs: Path, tmp_path: Path) -> None:
@@ -384,7 +428,7 @@ def test_small_differences_are_not_shown_as_zero(runs: Path) -> None:
     results = Results.read(runs)
     one, two, three = results.at(HERE)
     found = [Difference(one, two, 3e-5, 1.2e-5, 5e-5, 0.001), Difference(one, three, 0.2, 0.0, 0.3, 0.04)]
-    table = tables(build_sections(results, {HERE: PairedTests(found)}), f"trees, TransE ({SCALE})")[1]
+    table = tables(build_sections(results, {HERE: PairedTests(found)}), "trees, TransE")[1]
     assert [row[2:4] for row in table.rows] == [
         ["0.2000", "+0.0000 … +0.3000"],
         ["0.00003", "+0.00001 … +0.00005"],
@@ -419,68 +463,161 @@ def test_the_page_is_self_contained_and_complete(runs: Path, tmp_path: Path) -> 
     glance = page.tables[0]
     assert glance[0] == ["", "Single", "FedE", "PFedEG+"]
     assert glance[1][1:3] == [f"{mrr_of(runs / 'single'):.4f}", f"{mrr_of(runs / 'fede'):.4f} (0.5000)"]
+    assert glance[0][0] == ""
     assert len(glance) == 2
     assert "In brackets: published results" in page.text
     assert "Published, but not run: trees, RotatE." in page.text
     (table,) = [table for table in page.tables if table[0][-1] == "published MRR"]
     plus = next(row for row in table if row[0].startswith("PFedEG+"))
     mean = np.mean([mrr_of(runs / f"plus-{seed}") for seed in (0, 1)])
-    assert plus[1].startswith(f"{mean:.4f} ± ")
-    assert plus[5:] == ["0.6000"]
-    gains = next(table for table in page.tables if table[0][:2] == ["client", "Single"])
-    assert [row[0] for row in gains[1:]] == ["<b>birch</b> | *", "ash", "cedar"]
-    assert "PFedEG+ (p 0.5), seed 0 of 2 seeds: relation graph" in page.text
-    for part in ("Paired bootstrap", "Convergence", "Relation graph", "Settings compared", "Provenance"):
+    assert plus[3].replace("\xa0", " ").startswith(f"{mean:.4f} ± ")
+    assert plus[7:] == ["0.6000"]
+    clients = next(table for table in page.tables if table[0][:2] == ["client", "Single"])
+    assert [row[0] for row in clients[1:]] == ["<b>birch</b> | *", "ash", "cedar"]
+    assert re.search(r"PFedEG\+: who learns how much from whom(, round \d)?, seed 0", page.text)
+    for part in ("paired bootstrap", "Validation MRR during", "Cost", "Data of the clients", "Settings compared"):
         assert part in page.text
 
 
-def test_gains_are_differences_to_single(runs: Path) -> None:
-    results = Results.read(runs)
-    made = {section.title: section for section in build_sections(results, {})}
-    table: Any = made["Gain of each client over training alone"].parts[0]
+def named_table(runs: Path, title: str) -> Table:
+    """A table of the report by its title."""
+    made = [part for section in build_sections(Results.read(runs), {}) for part in section.parts]
+    made += [part.table for part in made if isinstance(part, Picture) and part.table]
+    return next(part for part in made if isinstance(part, Table) and part.title.startswith(title))
+
+
+def texts(row: Any) -> list[str]:
+    return [getattr(cell, "text", cell) for cell in row]
+
+
+def test_clients_have_their_mrr_and_its_difference_to_single(runs: Path) -> None:
     clients = [json.loads((runs / n / "result.json").read_text())["test"]["clients"] for n in ("single", "fede")]
-    for row in table.rows:
-        cells = [getattr(cell, "text", cell) for cell in row]
-        assert cells[1] == f"{clients[0][cells[0]]['mrr']:.4f}"
-        assert cells[2] == f"{clients[1][cells[0]]['mrr'] - clients[0][cells[0]]['mrr']:+.4f}"
+    for row in named_table(runs, "Clients: test MRR").rows:
+        name, single, fede, *_, triples = texts(row)
+        alone, together = (each[name]["mrr"] for each in clients)
+        assert [single, fede] == [f"{alone:.4f}", f"{together:.4f} ({together - alone:+.4f})"]
+        assert triples == str(clients[0][name]["triples"])
 
 
 def marked(row: Any) -> list[str]:
     return [cell.text for cell in row if isinstance(cell, TableCell) and cell.emphasis == "best"]
 
 
-def test_a_loss_is_not_marked_as_the_best_gain(runs: Path, tmp_path: Path) -> None:
-    for name in ("single", "fede", "plus-0"):
-        shutil.copytree(runs / name, tmp_path / name)
-    result = json.loads((tmp_path / "single" / "result.json").read_text())
-    result["test"]["clients"]["ash"]["mrr"], result["test"]["clients"]["cedar"]["mrr"] = 1.0, 0.0
-    (tmp_path / "single" / "result.json").write_text(json.dumps(result))
-    (table,) = tables(build_sections(Results.read(tmp_path), {}), "Gain of each client over training alone")
-    marks = {row[0]: len(marked(row)) for row in table.rows}
-    assert marks["ash"] == 0
-    assert marks["cedar"] > 0
+def test_only_what_differs_beyond_noise_is_marked(runs: Path, tmp_path: Path) -> None:
+    """Of 1,000 triples, 0.30 and 0.40 differ; 0.39 and 0.40 do not."""
+    for name in ("single", "fede"):
+        shutil.copytree(runs / name, tmp_path / name, ignore=shutil.ignore_patterns("clients"))
+
+    def put(single: float, fede: float, triples: int) -> list[str]:
+        for name, value in (("single", single), ("fede", fede)):
+            result = json.loads((tmp_path / name / "result.json").read_text())
+            result["test"]["clients"]["ash"] |= {"mrr": value, "triples": triples}
+            with_results(tmp_path / name)
+            (tmp_path / name / "result.json").write_text(json.dumps(result))
+            with_results(tmp_path / name, test={"mrr": value})
+        rows = named_table(tmp_path, "Clients: test MRR").rows
+        return marked(next(row for row in rows if row[0] == "ash"))
+
+    assert put(0.39, 0.4, 1000) == []
+    assert put(0.3, 0.4, 1000) == ["0.4000 (+0.1000)"]
+    assert put(0.4, 0.3, 1000) == ["0.4000"]
+    assert put(0.3, 0.4, 100) == []
+    one, two = Results.read(tmp_path).at(HERE)
+    assert clear_winner([one, two], "mrr") is None
+    assert not differs(one, two, "mrr")
+    found = PairedTests([Difference(one, two, -0.1, -0.2, -0.05, 0.001)])  # the bootstrap decides where there is one
+    assert clear_winner([one, two], "mrr", found) is two
+    for name, value in (("single", 0.3), ("fede", 0.4)):
+        with_results(tmp_path / name, test={"hits@1": value})
+        result = json.loads((tmp_path / name / "result.json").read_text())
+        result["test"]["clients"]["ash"]["triples"] = 1000
+        (tmp_path / name / "result.json").write_text(json.dumps(result))
+    assert clear_winner(Results.read(tmp_path).at(HERE), "hits@1") is not None
 
 
-def test_shares_shown_as_equal_are_not_marked(runs: Path, tmp_path: Path) -> None:
+def test_shares_that_hardly_differ_do_not_stand_out(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "plus-0", tmp_path / "plus")
-    shares = {"ash": {"cedar": 0.50001, "elm": 0.49999}, "cedar": {"ash": 0.6, "elm": 0.4}, "elm": {"ash": 1.0}}
+    shares = {
+        "ash": {"cedar": 0.211, "elm": 0.21},
+        "cedar": {"ash": 0.7, "elm": 0.3},
+        "elm": {"ash": 0.55, "cedar": 0.45},
+    }
     (tmp_path / "plus" / "history.jsonl").write_text(json.dumps({"round": 1, "affinity": shares}) + "\n")
-    (table,) = tables(build_sections(Results.read(tmp_path), {}), "Relation graph: who learns from whom")
-    assert [marked(row) for row in table.rows] == [[], ["60.0%"], ["100.0%"]]
+    (entry,) = Results.read(tmp_path).entries
+    assert relation_graph.standing_out(entry) == {("cedar", "ash")}
+    assert [marked(row) for row in named_table(tmp_path, "PFedEG+: who").rows] == [[], ["70.0%"], []]
+    pictures = [part.name for section in build_sections(Results.read(tmp_path), {}) for part in section.parts
+                if isinstance(part, Picture)]  # fmt: skip
+    assert any(name.startswith("arrows-") for name in pictures)
+    patches = relation_graph.arrows(shares, {("cedar", "ash")}).axes[0].patches
+    assert len(patches) == 1
 
 
 def test_each_seed_has_a_curve_with_a_dot_where_its_tables_are_from(runs: Path) -> None:
     results = Results.read(runs)
-    for draw in (figures.convergence, figures.settings_compared):
-        (axes,) = draw([results.at(HERE)[-1]]).axes
-        curves = [line for line in axes.lines if line.get_marker() == "None"]
+    for draw in (curves.convergence, curves.settings_compared):
+        figure = draw([results.at(HERE)[-1]])
+        (axes,) = figure.axes
+        lines = [line for line in axes.lines if line.get_marker() == "None"]
         dots = [line for line in axes.lines if line.get_marker() == "o"]
-        for run, curve, dot in zip(results.at(HERE)[-1].runs, curves, dots, strict=True):
-            assert list(zip(*curve.get_data(), strict=True)) == figures.evaluated(run)
+        for run, curve, dot in zip(results.at(HERE)[-1].runs, lines, dots, strict=True):
+            assert list(zip(*curve.get_data(), strict=True)) == curves.evaluated(run)
             assert dot.get_data()[0] == [(run.result or {})["best_round"]]
-        legend = axes.get_legend()
-        assert legend is not None
+        assert axes.get_ylim()[0] == 0  # a cut axis would make noise look like a trend
+        (legend,) = figure.legends
         assert len(legend.get_texts()) == 1
+
+
+def test_axes_of_rounds_have_whole_numbers_and_shares_start_at_zero(runs: Path) -> None:
+    results = Results.read(runs)
+    kept = relation_graph.affinities(results.at(HERE)[-1].runs[0])
+    for figure in (curves.convergence(results.at(HERE)), relation_graph.shares_by_round(kept)):
+        for axes in figure.axes:
+            assert all(float(tick).is_integer() for tick in axes.get_xticks())
+            assert axes.get_ylim()[0] == 0
+
+
+def test_bars_have_values_and_many_become_dots(runs: Path) -> None:
+    entries = Results.read(runs).at(HERE)
+    names = entries[0].runs[0].clients
+    (axes,) = client_bars.client_mrr(names, entries).axes
+    values = {f"{entry.mean('mrr', client=name):.3f}" for entry in entries for name in names}
+    assert {text.get_text().strip() for text in axes.texts} == values
+    (axes,) = client_bars.client_mrr(names, entries * 10).axes
+    assert not axes.texts
+    assert len(axes.lines) == len(entries) * 10
+
+
+def test_a_sweep_is_drawn_against_its_setting(runs: Path) -> None:
+    (study,) = Results.read(runs).studies()
+    (axes,) = sweeps.against_settings(study).axes
+    assert (axes.get_xlabel(), [tick.get_text() for tick in axes.get_xticklabels()]) == ("p", ["0.5", "0.9"])
+    shown = {f"{entry.mean('mrr', split):.4f}" for entry in study for split in ("valid", "test")}
+    assert {text.get_text() for text in axes.texts} == shown
+    assert axes.get_ylim()[0] == 0
+    for entry, rate in zip(study, (0.1, 0.2), strict=True):
+        entry.settings = {**entry.settings, "lr": rate}
+        entry.varied = ("p", "lr")
+    (axes,) = sweeps.against_settings(study).axes
+    assert {text.get_text() for text in axes.texts} == {f"{entry.mean('mrr', 'valid'):.4f}" for entry in study}
+
+
+def test_what_is_exchanged_and_the_sizes_and_overlap_of_clients_are_reported(runs: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (runs / "fede" / "history.jsonl").read_text().splitlines()]
+    rows = {texts(row)[0]: texts(row) for row in named_table(runs, "Cost").rows}
+    assert rows["FedE"][4] == f"{sum(line['bytes_up'] for line in lines) / 1000:.3g} kB"
+    assert rows["Single"][4:] == ["–", "–", "–"]
+    graph = Results.read(runs).entries[0].runs[0].graph("cedar")
+    (sizes,) = tables(build_sections(Results.read(runs), {}), "Data of the clients")
+    table = {texts(row)[0]: texts(row) for row in sizes.rows}
+    assert table["cedar"][1:6] == [str(len(part)) for part in
+                                   (graph.train, graph.valid, graph.test, graph.entities, graph.relations)]  # fmt: skip
+    small = tmp_path / "small"  # copies of the small files say less
+    shutil.copytree(runs / "fede", small / "fede", ignore=shutil.ignore_patterns("clients"))
+    assert "the run folders contain no graphs" in written(small, tmp_path / "r.md")
+    shutil.copytree(runs / "fede", tmp_path / "damaged" / "fede")
+    (tmp_path / "damaged" / "fede" / "clients" / "ash" / "graph.safetensors").write_bytes(b"{")
+    assert "graph.safetensors" in written(tmp_path / "damaged", tmp_path / "r.md").split("Other sizes are unknown")[1]
 
 
 def test_pictures_keep_a_width_at_which_they_can_be_read(runs: Path, tmp_path: Path) -> None:
@@ -491,16 +628,16 @@ def test_pictures_keep_a_width_at_which_they_can_be_read(runs: Path, tmp_path: P
 
 
 def test_all_sizes_of_text_follow_that_of_the_page_which_is_wide_enough_for_tables() -> None:
-    sizes = re.findall(r"(\S+) \{[^{}]*font(?:-size)?: ([\d.]+)px", render.STYLE)
+    sizes = re.findall(r"(\S+) \{[^{}]*font(?:-size)?: ([\d.]+)px", page_style.STYLE)
     assert [(what, float(size)) for what, size in sizes] == [("html", 15), ("html", 10)]
-    (width,) = re.findall(r"body \{[^}]*max-width: (\d+)rem", render.STYLE)
+    (width,) = re.findall(r"body \{[^}]*max-width: (\d+)rem", page_style.STYLE)
     assert int(width) * 15 > 1300
 
 
 def test_only_long_tables_are_split_between_pages(runs: Path, tmp_path: Path) -> None:
     rows = [[f"client {number}", "0.5"] for number in range(40)]
-    made = render.page("", "", [Section("", parts=[Table("", ["", ""], rows), Table("", ["", ""], rows[:9])])], print)
-    assert re.findall(r'<div class="(.*?)">', made) == ["scroll", "scroll short"]
+    made = page.page("", "", [Section("", parts=[Table("", ["", ""], rows), Table("", ["", ""], rows[:9])])], print)
+    assert re.findall(r'<div class="(part|part .*?)">', made) == ["part", "part short"]
 
 
 def test_equal_runs_give_equal_pages(runs: Path, tmp_path: Path) -> None:
@@ -515,7 +652,7 @@ def test_text_and_numbers_and_pictures(runs: Path, tmp_path: Path) -> None:
     assert "| \\<b>birch\\</b> \\| \\* |" in text
     widths = {
         len(re.findall(r"(?<!\\)\|", line))
-        for line in text.split("### Test metrics")[1].split("###")[0].splitlines()
+        for line in text.split("### Metrics")[1].split("###")[0].splitlines()
         if line
     }
     assert len(widths) == 1
@@ -619,17 +756,18 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     for registry in (METHODS, MODELS):
         known = {name: part for name, part in registry._loaded.items() if not name.startswith("report_parts")}
         monkeypatch.setattr(registry, "_loaded", known)
-    monkeypatch.setitem(sys.modules, "report_parts", None)
+    for module in ("report_parts", "report_parts_own"):
+        monkeypatch.setitem(sys.modules, module, None)
 
 
 def test_user_defined_methods_and_models_are_reported_like_built_in_ones(plugin_runs: Path, tmp_path: Path) -> None:
     text = written(plugin_runs, tmp_path / "r.md")
     glance = text.split("### Test MRR")[1].split("###")[0]
     assert "| Single | FedE | BySize | Pool |" in glance
-    assert f"| trees, MyTransE ({SCALE}) |" in glance
+    assert "| trees, MyTransE |" in glance
     against = text.split("### Comparison with the baselines")[1].split("\n## ")[0]
     assert "| BySize | better: " in against
-    assert "significantly better: " in text or "better: 0 of 1" in against
+    assert "beyond noise: " in against or "better: 0 of 1" in against
     assert "**" + f"{mrr_of(plugin_runs / 'pooled'):.4f}" not in text  # it pools data
     results = Results.read(plugin_runs)
     assert results.missing == []
@@ -655,8 +793,12 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     ]
     text = unwrapped(tmp_path / "r.md")
     assert "method report\\_parts:METHOD (BySize) is not installed" in text
-    assert f"| trees, MyTransE ({SCALE}) |" in text
-    assert [setup.title for setup in Results.read(plugin_runs).setups] == [setup.title for setup in before]
+    assert "| trees, MyTransE |" in text
+    results = Results.read(plugin_runs)
+    assert [setup.title for setup in results.setups] == [setup.title for setup in before]
+    traits = {entry.method.label: (entry.method.role, entry.method.pools_data) for entry in results.entries}
+    assert traits["BySize"] == ("proposed", False)
+    assert traits["Pool"] == ("baseline", True)  # it must not become the best because its plug-in is missing
     assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
     shutil.copytree(plugin_runs / "model", tmp_path / "more" / "one")
     config = json.loads((tmp_path / "more" / "one" / "config.json").read_text()) | {"method": "fedec"}
@@ -667,6 +809,35 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     )
     more = written(tmp_path / "more", tmp_path / "more.md")
     assert "Significance is not tested: the model of FedE; FedEC is not installed." in more
+
+
+def test_a_missing_plug_in_does_not_change_which_settings_are_shown(
+    woods: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its defaults are unknown then, so that the choice and the groups must not depend on them."""
+    (tmp_path / "report_parts_own.py").write_text(
+        "from dataclasses import replace\n"
+        "from pfedeg.methods.pfedeg import PLUS\n"
+        "from pfedeg.models.transe import MODEL as TRANSE\n"
+        'METHOD = replace(PLUS, name="own", label="Own", defaults={"p": 0.9, "lr": 0.02})\n'
+        'MODEL = replace(TRANSE, name="mine", label="Mine", defaults={"gamma": 5.0, "dim": 4})\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for p in (0.3, 0.9):
+        for gamma in (5.0, 7.0):
+            settings = {"p": p, "gamma": gamma, "model": "report_parts_own:MODEL"}
+            train(woods, tmp_path / "runs" / f"{p}-{gamma}", method="report_parts_own:METHOD", **settings)
+    with_results(tmp_path / "runs" / "0.3-7.0", valid={"mrr": 0.99})
+
+    def shown() -> list[tuple[str, list[str]]]:
+        results = Results.read(tmp_path / "runs")
+        return [(setup.scale, [entry.label for entry in results.at(setup)]) for setup in results.setups]
+
+    installed = shown()
+    assert installed == [(SCALE, ["Own (p 0.3, gamma 7.0)"])]
+    forget(monkeypatch)
+    assert len(Results.read(tmp_path / "runs").missing) == 2
+    assert shown() == installed
 
 
 def test_user_strategies_of_schema_1_are_not_labelled_as_the_method(runs: Path, tmp_path: Path) -> None:

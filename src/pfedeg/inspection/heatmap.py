@@ -56,7 +56,7 @@ def picture(overlap: Overlap) -> "Figure":
     if len(names) <= MAX_NUMBERS:
         for (row, column), number in np.ndenumerate(both):
             colour = "white" if share[row, column] > 0.6 * most else "#222222"
-            axes.text(column, row, f"{number:,}", ha="center", va="center", fontsize=6.5, color=colour)
+            axes.text(column, row, f"{number:,}", ha="center", va="center", fontsize=7.5, color=colour)
     figure.colorbar(squares, ax=axes, fraction=0.04, label="share of the row's entities that the column also has")
     first = f"{overlap.different:,} entities: {overlap.owners[0]:,} of one client, {overlap.common:,} of several"
     last = f"\nthe {len(names)} of {many} clients that share most" if len(names) < many else ""

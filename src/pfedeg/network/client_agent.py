@@ -175,7 +175,8 @@ class ClientAgent:
             raise ProtocolError("begin: this run has already begun, with other ids")
         if not folder.exists():
             origin = provenance(Federation({self.name: graph}).fingerprint, self._source, config.seed)
-            origin |= {"labels": config.labels(), "clients": [self.name], "federation": run}
+            origin |= {"labels": config.labels(), "traits": config.traits()}
+            origin |= {"clients": [self.name], "federation": run}
             folder.create(config.as_dict(), origin, {self.name: graph})
         if not known:
             (folder.path / WORK).mkdir(mode=0o700, exist_ok=True)

@@ -78,8 +78,9 @@ class ServerRun(RunLoop):
         transport.uploads()
         found = digest(*self._shared.ids.values())
         origin = provenance(found, f"clients of run {self.name}", self.config.seed)
-        clients = {"labels": self.config.labels(), "clients": list(self._shared.clients)}
-        folder.create(self.config.as_dict(), origin | clients | {"federation": self.name}, {})
+        origin |= {"labels": self.config.labels(), "traits": self.config.traits()}
+        origin |= {"clients": list(self._shared.clients), "federation": self.name}
+        folder.create(self.config.as_dict(), origin, {})
 
     def _checkpoint_due(self) -> bool:
         return True  # clients can roll back one round only, so a checkpoint must follow every round

@@ -161,6 +161,10 @@ class Config:
         """The labels of method, model, objective and optimiser, saved for readers that cannot load them."""
         return {part: registry.get(getattr(self, part)).label for part, registry in REGISTRIES.items()}
 
+    def traits(self) -> dict[str, str]:
+        """What reports must know about the method, saved like the labels."""
+        return {name: getattr(self.method_type, name) for name in ("role", "trains", "color")}
+
     def build_model(self) -> Model:
         """The model with its dimension and settings."""
         with named_failure(f"model {self.model}: build"):

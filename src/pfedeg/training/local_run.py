@@ -55,7 +55,8 @@ class Training(RunLoop):
         self._engine = engine or default_engine(threads)
         shared = federation.shared(secret=secret)
         warn_about(federation, shared, config.method_type)
-        extra: dict[str, Any] = {"labels": config.labels(), "clients": list(federation.graphs)}
+        extra: dict[str, Any] = {"labels": config.labels(), "traits": config.traits()}
+        extra |= {"clients": list(federation.graphs)}
         extra |= {"secret": fingerprint(secret)} if secret else {}
         origin = provenance(federation.fingerprint, source or federation.source, config.seed) | extra
         saved = self._open_run(origin, resume)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pfedeg.errors import InputError
-from pfedeg.experiments.report import render
+from pfedeg.experiments.report import page, render
 from pfedeg.experiments.report.results import Results
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
@@ -47,7 +47,7 @@ def write(
         return f"{out}: {plural(render.pictures(out, sections, notify), 'figure')}"
     subtitle = _subtitle(results, folder)
     text = (
-        render.page(title, subtitle, sections, notify) if kind == "html" else render.markdown(title, subtitle, sections)
+        page.page(title, subtitle, sections, notify) if kind == "html" else render.markdown(title, subtitle, sections)
     )
     write_bytes(out, text.encode())
     return f"{out}: {runs}"

@@ -33,18 +33,22 @@ class Table:
 
 @dataclass
 class Picture:
-    """A figure, drawn when needed; `name` becomes its file name."""
+    """A figure, drawn when needed; `name` becomes its file name, `table` stands for it in text."""
 
     name: str
     title: str
     draw: Callable[[], "Figure"]
+    table: Table | None = None
+
+
+Part = Table | Picture
 
 
 @dataclass
 class Section:
-    """A section of the report; collapsed sections open on click."""
+    """A section of the report, with a paragraph for each line of text; collapsed sections open on click."""
 
     title: str
     text: str = ""
-    parts: list[Table | Picture] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     collapsed: bool = False

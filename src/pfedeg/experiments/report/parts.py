@@ -1,5 +1,6 @@
 """Methods and models of runs in a report, also if a plug-in is not installed."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,11 @@ COLORS = (
     "#e377c2",
     "#2ca02c",
 )  # for methods without a colour, or with one that is already used
+TRAITS = {  # what a run folder may say about a method
+    "role": "baseline|proposed|ablation|other",
+    "trains": "alone|pooled|federated",
+    "color": "#[0-9a-fA-F]{6}",
+}
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,24 @@ def method_of(run: Run) -> ReportMethod:
     if run.custom_strategy:
         return ReportMethod(run.custom_strategy, run.custom_strategy)
     method = load("method", run.method)
-    return report_method(run.method, method) if method else ReportMethod(run.method, run.label("method"))
+    return report_method(run.method, method) if method else _saved_method(run)
 
 
 def report_method(identifier: str, method: Method) -> ReportMethod:
     """A method of the registry."""
     return ReportMethod(identifier, method.label, method.role, method.trains, method.color)
+
+
+def _saved_method(run: Run) -> ReportMethod:
+    """A method that is not installed, as saved with the run."""
+    traits = run.provenance.get("traits")
+    saved = traits if isinstance(traits, dict) else {}
+    known = {
+        name: saved[name]
+        for name, allowed in TRAITS.items()
+        if name in saved and re.fullmatch(allowed, str(saved[name]))
+    }
+    return ReportMethod(run.method, run.label("method"), **known)
 
 
 def model_of(run: Run) -> ReportModel:

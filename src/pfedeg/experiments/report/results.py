@@ -1,6 +1,7 @@
 """Groups finished runs for comparison: by data, model and scale; then by method, settings and seed."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,6 @@ from pfedeg.errors import InputError
 from pfedeg.experiments.report.parts import (
     ReportMethod,
     ReportModel,
-    load,
     method_of,
     model_named,
     model_of,
@@ -25,8 +25,9 @@ from pfedeg.settings import setting_fields
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.saved_run import Run
 
-# Common settings that may differ between compared methods; all others must be equal.
+# Settings of every run that each method may have its own value of; all others must be equal in a comparison.
 SCHEDULE = {"rounds", "epochs", "moments", "fraction", "evaluate", "eval_every", "patience"}
+SCALE = ("objective", "optimizer", *(name for name in setting_fields(Config) if name not in {"seed", *SCHEDULE}))
 
 
 class Setup(NamedTuple):
@@ -61,18 +62,16 @@ class Entry:
 
     @cached_property
     def setup(self) -> Setup:
-        """The setup in which the entry is compared."""
-        return Setup(self.data, self.model, self._describe(self._changed_common_settings()))
+        """The setup in which the entry is compared; it does not depend on what is installed."""
+        defaults = {name: item.default for name, item in setting_fields(Config).items()} | DEFAULT_PARTS
+        changed = [name for name in self.scale if self.settings[name] != defaults[name]]
+        return Setup(self.data, self.model, self._describe(changed))
 
-    def _changed_common_settings(self) -> list[str]:
-        """The common settings that differ from the defaults."""
-        own = _method_settings(self.settings)
-        common = [name for name in self.settings if name not in SCHEDULE | own | {"method", "model"}]
-        defaults = _default_settings(self.settings, ("model", "objective", "optimizer")) | {
-            part: DEFAULT_PARTS[part] for part in ("objective", "optimizer")
-        }
+    @property
+    def scale(self) -> list[str]:
+        """The names of the settings that all entries of a setup have in common."""
         unused = {"chunk"} if self.settings.get("sampling") != "shared" else set()
-        return [name for name in common if name not in unused and self.settings[name] != defaults.get(name)]
+        return [name for name in self.settings if name in SCALE and name not in unused]
 
     @property
     def label(self) -> str:
@@ -95,12 +94,6 @@ class Entry:
         if name in REGISTRIES and name in self.settings and self.runs:
             return self.runs[0].label(name)  # type: ignore[arg-type]  # a registry name is a literal
         return str(self.settings.get(name, "–"))
-
-    @cached_property
-    def changed(self) -> int:
-        """The number of settings that differ from the defaults of the method and model."""
-        defaults = _default_settings(self.settings, tuple(REGISTRIES))
-        return sum(value != defaults.get(name) for name, value in self.settings.items())
 
     @cached_property
     def results(self) -> list[dict[str, Any]]:
@@ -165,12 +158,34 @@ class Results:
         return [setup for setup in self.setups if methods[setup] > 1 or setup not in in_studies or setup in fullest]
 
     def at(self, setup: Setup) -> list[Entry]:
-        """The entries to compare: per method the one closest to its defaults, then the best by validation."""
-        chosen: dict[str, Entry] = {}
+        """The entries to compare: every method with the settings that are best on validation triples."""
+        return [best_by_validation(tried) for tried in self.tried(setup).values()]
+
+    def tried(self, setup: Setup) -> dict[str, list[Entry]]:
+        """All entries of a setup by method."""
+        found: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if entry.setup == setup:
-                chosen.setdefault(entry.method.identifier, entry)
-        return list(chosen.values())
+                found.setdefault(entry.method.identifier, []).append(entry)
+        return found
+
+    @cached_property
+    def usual(self) -> dict[str, str]:
+        """The most frequent value of every setting that all entries of a setup share."""
+        values: dict[str, Counter[str]] = {}
+        for setup in self.setups:
+            entry = next(entry for entry in self.entries if entry.setup == setup)
+            for name in entry.scale:
+                values.setdefault(name, Counter())[entry.setting_text(name)] += 1
+        common = {name: found.most_common(1)[0] for name, found in values.items()}
+        return {name: value for name, (value, number) in common.items() if 2 * number >= len(self.setups)}
+
+    def title(self, setup: Setup) -> str:
+        """The heading of a setup: data, model, and the shared settings that differ from the usual ones."""
+        entry = next((entry for entry in self.entries if entry.setup == setup), None)
+        names = [name for name in entry.scale if entry.setting_text(name) != self.usual.get(name)] if entry else []
+        listed = ", ".join(f"{name} {entry.setting_text(name)}" for name in names) if entry else ""
+        return f"{setup.data}, {setup.model.label}" + (f" ({listed})" if listed else "")
 
     def studies(self) -> list[list[Entry]]:
         """Groups of entries of the same method on the same data that differ only in settings."""
@@ -221,20 +236,20 @@ def _group(runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
     return ordered, duplicates
 
 
-def _method_settings(settings: Mapping[str, Any]) -> set[str]:
-    """The names of the method's settings; if it is not installed, all names that belong to nothing else."""
-    method = load("method", settings["method"])
-    if method is not None:
-        return set(setting_fields(method.settings))
-    others = [load(part, settings.get(part, DEFAULT_PARTS[part])) for part in ("model", "objective", "optimizer")]
-    known = set(REGISTRIES).union(setting_fields(Config), *(setting_fields(part.settings) for part in others if part))
-    return set(settings) - known
+def best_by_validation(tried: Sequence[Entry]) -> Entry:
+    """The entry with the best validation MRR, over the seeds that all of them have if there are any."""
+    common = set.intersection(*({run.seed for run in entry.runs} for entry in tried))
 
+    def score(entry: Entry) -> float:
+        found = [
+            result["valid"]["weighted"]["mrr"]
+            for run, result in zip(entry.runs, entry.results, strict=True)
+            if run.seed in common or not common
+        ]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known else 0.0
 
-def _default_settings(settings: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
-    """The default settings with these parts of a run, if they can be loaded."""
-    loaded = {part: settings[part] for part in parts if part in settings and load(part, settings[part]) is not None}
-    return Config(**loaded).as_dict()
+    return max(tried, key=score)  # of equals the first, in the order of their settings
 
 
 def _differing(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -248,7 +263,8 @@ def _kind(entry: Entry) -> tuple[str, str, str]:
 
 
 def _position(entry: Entry) -> tuple[Any, ...]:
-    return entry.setup.position, entry.method.position, entry.changed, -(entry.mean("mrr", "valid") or 0.0)
+    settings = [(name, _sortable(value)) for name, value in sorted(entry.settings.items()) if value is not None]
+    return entry.setup.position, entry.method.position, settings
 
 
 def _sortable(value: Any) -> tuple[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,14 @@ class PairedTests:
 
     differences: Sequence[Difference] = ()
     missing: Sequence[str] = field(default_factory=list)
+
+
+def untested(tests: Mapping[Any, PairedTests]) -> str:
+    """The reason why nothing is tested, if it is the same for all setups; otherwise empty."""
+    reasons = {tuple(each.missing) for each in tests.values()}
+    if len(reasons) != 1 or any(each.differences for each in tests.values()):
+        return ""
+    return "; ".join(reasons.pop())
 
 
 def paired_tests(entries: Sequence[Entry], notify: Callable[[str], None] = lambda text: None) -> PairedTests:

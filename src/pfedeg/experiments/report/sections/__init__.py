@@ -1,31 +1,20 @@
-"""The sections of a report, one module each, in order."""
+"""The sections of a report, one module each, in order; the parts of a setup's section are modules too."""
 
 from collections.abc import Mapping
 
 from pfedeg.experiments.report.document import Section
 from pfedeg.experiments.report.results import Results, Setup
 from pfedeg.experiments.report.sections import (
-    client_gains,
+    client_data,
     comparison,
-    convergence,
     overview,
     provenance,
-    relation_graph,
     settings_compared,
     settings_used,
 )
 from pfedeg.experiments.report.significance import PairedTests
 
-ORDER = (
-    overview,
-    comparison,
-    convergence,
-    relation_graph,
-    client_gains,
-    settings_compared,
-    settings_used,
-    provenance,
-)
+ORDER = (overview, comparison, client_data, settings_compared, settings_used, provenance)
 
 
 def build_sections(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:

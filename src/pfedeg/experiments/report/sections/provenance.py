@@ -17,7 +17,7 @@ def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]
             libraries = ", ".join(f"{name} {value}" for name, value in origin.get("libraries", {}).items())
             rows.append(
                 [
-                    f"{entry.setup.title}, {entry.label}, seed {run.seed}",
+                    f"{results.title(entry.setup)}, {entry.label}, seed {run.seed}",
                     f"{origin.get('package')} {str(origin.get('git_revision') or '')[:10]}",
                     str(origin.get("data_fingerprint", ""))[:12],
                     f"Python {origin.get('python')}, {libraries}, {origin.get('machine')}",

@@ -1,49 +1,48 @@
-"""Section "Relation graph": who learns how much from whom."""
+"""Who learns how much from whom in a setup: the client-wise relation graph of every method that has one."""
 
-from collections.abc import Mapping
 from functools import partial
 
-from pfedeg.experiments.report import figures
-from pfedeg.experiments.report.document import Picture, Row, Section, Table, TableCell
+from pfedeg.experiments.report.document import Part, Picture, Row, Table, TableCell
+from pfedeg.experiments.report.figures import file_name
+from pfedeg.experiments.report.figures import relation_graph as drawn
 from pfedeg.experiments.report.results import Entry, Results, Setup
 from pfedeg.experiments.report.significance import PairedTests
 
-MAX_CLIENTS = 12  # in a table of shares
-TEXT = (
-    "The client-wise relation graph W. An arrow points from the teacher to the learner; wider and darker arrows "
-    "are larger shares in what the learner receives. With many clients, only the three largest shares of each learner "
-    "are drawn. A graph that changes during training is drawn at its start, in the middle and at the end."
-)
+
+def parts(results: Results, setup: Setup, tests: PairedTests) -> list[Part]:
+    """Figures of every entry whose method has a relation graph."""
+    return [part for entry in results.at(setup) for part in _parts(entry)]
 
 
-def build(results: Results, tests: Mapping[Setup, PairedTests]) -> list[Section]:
-    """Figures and shares of every entry whose method has a relation graph."""
-    entries = [entry for setup in results.compared for entry in results.at(setup)]
-    return [Section("Relation graph: who learns from whom", TEXT, [part for e in entries for part in _parts(e)])]
-
-
-def _parts(entry: Entry) -> list[Table | Picture]:
-    kept = figures.affinities(entry)
+def _parts(entry: Entry) -> list[Part]:
+    kept = drawn.affinities(entry.runs[0])
     if not kept or not any(len(row) > 1 for row in kept[-1][1].values()):
         return []
-    title = f"{entry.setup.title}, {entry.label}"
-    title += f", seed {entry.runs[0].seed} of {len(entry.runs)} seeds" if len(entry.runs) > 1 else ""
-    name = figures.file_name("graph", entry.setup, entry.method)
-    parts: list[Table | Picture] = [Picture(name, f"{title}: relation graph", partial(figures.relation_graph, kept))]
-    if len(kept[-1][1]) <= MAX_CLIENTS:
-        parts.append(_shares(title, *kept[-1]))
-    if len(kept) > 1 and figures.changes(kept):
-        name = figures.file_name("shares", entry.setup, entry.method)
-        parts.append(Picture(name, f"{title}: shares during training", partial(figures.shares_by_round, kept)))
-    return parts
+    (first, start), (last, end) = kept[0], kept[-1]
+    marked, changing = drawn.standing_out(entry), drawn.changes(kept)
+    name, clients = partial(file_name, setup=entry.setup, method=entry.method), len(end)
+    title = f"{entry.method.label}: who learns how much from whom"
+    title += f", round {last}" if changing else ""
+    title += f", seed {entry.runs[0].seed}" if len(entry.runs) > 1 else ""
+    table = _shares(title, end, marked) if clients <= drawn.MAX_NUMBERS else None
+    found: list[Part] = [Picture(name("graph"), title, partial(drawn.heat_map, end, marked), table)]
+    if marked and clients <= drawn.MAX_NUMBERS:
+        title = f"{entry.method.label}: the shares that stand out"
+        found.append(Picture(name("arrows"), title, partial(drawn.arrows, end, marked)))
+    if changing and clients <= drawn.MAX_LINES:
+        title = f"{entry.method.label}: what each client learns from the others, by round"
+        found.append(Picture(name("shares"), title, partial(drawn.shares_by_round, kept)))
+    elif changing:
+        title = f"{entry.method.label}: who learned how much from whom in round {first}"
+        found.append(Picture(name("start"), title, partial(drawn.heat_map, start, set())))
+    return found
 
 
-def _shares(title: str, number: int, affinity: figures.Affinity) -> Table:
+def _shares(title: str, affinity: drawn.Affinity, marked: set[drawn.Arrow]) -> Table:
     names = list(affinity)
     rows: list[Row] = []
     for learner in names:
-        shares = [affinity[learner].get(teacher, 0.0) for teacher in names]
-        texts, largest = [f"{share:.1%}" for share in shares], f"{max(shares):.1%}"
-        unique = texts.count(largest) == 1
-        rows.append([learner, *(TableCell(text, "best" if unique and text == largest else "") for text in texts)])
-    return Table(f"{title}: shares in round {number}", ["learner", *names], rows)
+        shares = [(teacher, affinity[learner].get(teacher, 0.0)) for teacher in names]
+        cells = [TableCell(f"{share:.1%}", "best" if (learner, name) in marked else "") for name, share in shares]
+        rows.append([learner, *cells])
+    return Table(title, ["learner", *names], rows)
