@@ -5,7 +5,6 @@ from io import BytesIO
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from pfedeg.errors import InputError
 from pfedeg.text import printable
 
 if TYPE_CHECKING:
@@ -55,11 +54,3 @@ def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
         figure = make()
         figure.savefig(file, format=format, dpi=160, metadata={"Date": None} if format == "svg" else None)
     return file.getvalue(), round(figure.get_size_inches()[0] * 96)
-
-
-def require_matplotlib(option: str, without: str) -> None:
-    """Raise InputError if matplotlib is missing; `without` names what works without it. Call this before long work."""
-    try:
-        import matplotlib  # noqa: F401 (only to check that it is installed)
-    except ImportError:
-        raise InputError(f"{option} needs matplotlib: pip install 'pfedeg[plot]'; {without}") from None

@@ -140,7 +140,7 @@ def test_invalid_options_give_one_line_errors(run: Path, tmp_path: Path) -> None
 
 
 def test_missing_packages_are_reported_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "find_spec", lambda name: None)
+    monkeypatch.setattr("pfedeg.extras.is_installed", lambda name: name != "sklearn")
     done = call("calibrate", run)
     assert "pip install 'pfedeg[calibrate]'" in str(done.exception)
     assert done.output == ""

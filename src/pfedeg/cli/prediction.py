@@ -14,6 +14,7 @@ import click
 
 from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
 from pfedeg.errors import InputError
+from pfedeg.extras import require
 from pfedeg.text import plural, printable
 
 if TYPE_CHECKING:
@@ -299,13 +300,14 @@ def calibrate(
         draw,
         fit,
         reliability,
-        require_scikit_learn,
     )
     from pfedeg.training.saved_run import Run
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a file name ending in .png or .svg")
-    require_scikit_learn()
+    if picture is not None:
+        require("plot", "--picture", "or omit --picture")
+    require("calibrate", "calibration")
     opened = Run(run, default_engine(threads))
     opened.require_finished()
     results, curves, fitted = {}, {}, {}

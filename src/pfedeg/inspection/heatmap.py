@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pfedeg.errors import InputError
+from pfedeg.extras import require
 from pfedeg.files import write_bytes
 from pfedeg.inspection.overlap import Overlap
-from pfedeg.plots import draw, new_figure, require_matplotlib, short
+from pfedeg.plots import draw, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def check_picture(path: Path) -> None:
         raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
-    require_matplotlib("--picture", "or omit --picture")
+    require("plot", "--picture", "or omit --picture")
 
 
 def write_picture(path: Path, overlap: Overlap) -> None:

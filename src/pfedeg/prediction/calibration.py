@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -49,12 +48,6 @@ def collect(answerer: Answerer, graph: KnowledgeGraph, split: Split, hidden: Seq
     for answers in answerer.answers(questions, TOP_ANSWERS, hidden=hidden):
         found += [(each.score, each.known == split) for each in answers if each.known in (None, split)]
     return Pairs(np.array([score for score, _ in found]), np.array([correct for _, correct in found], bool))
-
-
-def require_scikit_learn() -> None:
-    """Raise InputError if scikit-learn is missing."""
-    if find_spec("sklearn") is None:
-        raise InputError("calibration needs scikit-learn: pip install 'pfedeg[calibrate]'")
 
 
 def fit(pairs: Pairs, kind: Fit, where: str) -> Calibration:
