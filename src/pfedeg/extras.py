@@ -7,7 +7,6 @@ from pfedeg.errors import InputError
 # The modules that an extra of pyproject.toml installs and that this package, its tools and its benchmarks import.
 EXTRAS = {
     "plot": ("matplotlib",),
-    "calibrate": ("sklearn",),
     "flower": ("flwr", "cryptography", "httpx"),
     "pykeen": ("torch", "pykeen"),
     "bench": ("torch", "pykeen"),

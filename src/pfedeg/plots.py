@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from io import BytesIO
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pfedeg.errors import InputError
+from pfedeg.extras import require
+from pfedeg.files import write_bytes
 from pfedeg.text import printable
 
 if TYPE_CHECKING:
@@ -43,6 +47,20 @@ def new_figure(size: tuple[float, float], count: int = 0, columns: int = 0) -> t
     for empty in grid[count:]:
         empty.remove()
     return figure, list(grid[:count])
+
+
+def check_picture(path: Path) -> None:
+    """Raise InputError, before any work, if a picture could not be drawn or written there."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
+    require("plot", "--picture", "or omit --picture")
+
+
+def write_picture(path: Path, make: Callable[[], "Figure"]) -> None:
+    """Write a figure as PNG or SVG, depending on the extension."""
+    write_bytes(path, draw(make, path.suffix.lower().lstrip("."))[0])
 
 
 def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:

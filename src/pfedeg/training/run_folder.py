@@ -17,13 +17,17 @@ from safetensors.numpy import save
 
 from pfedeg.errors import InputError
 from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_json, writing
-from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
 from pfedeg.models.base import Tables
 from pfedeg.training.config import Config
+from pfedeg.training.last_mix import Change, Mix, SavedMix, pack_mix, unpack_mix
+from pfedeg.training.link_prediction import Calibration
 
 Arrays = dict[str, NDArray[Any]]
 CHECKPOINT = "checkpoint.safetensors"
+MIX = "mix.safetensors"
+RECEIVED = "received.safetensors"
 SCHEMA = 2  # of the files in a run folder
 
 
@@ -172,6 +176,29 @@ class RunFolder:
         if not keep_checkpoint:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
+    def save_mix(self, mix: Mix, shared: Shared) -> None:
+        """Save the last mix in the tables that the run keeps."""
+        write_arrays(self.path / MIX, *pack_mix(mix, shared))
+
+    def mix(self) -> SavedMix | None:
+        """The saved last mix, if there is one."""
+        path = self.path / MIX
+        if not path.exists():
+            return None
+        try:
+            return unpack_mix(*read_arrays(path))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: damaged ({error})") from None
+
+    def save_change(self, client: ClientId, change: Change) -> None:
+        """Save what the last mix changed in a client's tables, where other clients' uploads are not known."""
+        write_arrays(self._home(client) / RECEIVED, change.arrays(), {"client": client})
+
+    def change(self, client: ClientId) -> Change | None:
+        """What `save_change` saved, if anything."""
+        path = self._home(client) / RECEIVED
+        return Change.of(read_arrays(path)[0]) if path.exists() else None
+
     def _home(self, client: ClientId) -> Path:
         return self.path / "clients" / safe_name(client)
 
@@ -189,25 +216,24 @@ class RunFolder:
                 raise InputError(f"{path}: damaged ({name} is not a finite float32 table)")
         return Tables(arrays["entity"], arrays["relation"])
 
-    def save_calibration(self, client: ClientId, scores: Sequence[float], probabilities: Sequence[float]) -> None:
-        """Save the points of a curve from a client's scores to probabilities."""
-        points = {"scores": list(scores), "probabilities": list(probabilities)}
+    def save_calibrations(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
+        """Save the points of a client's curves from scores to probabilities."""
+        points = {str(side): {name: list(points) for name, points in vars(curves[side]).items()} for side in curves}
         write_json(self._home(client) / "calibration.json", points)
 
-    def calibration(self, client: ClientId) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """The saved calibration points, checked; None if there are none."""
+    def calibrations(self, client: ClientId) -> dict[Side, Calibration]:
+        """A client's saved curves, checked; none if it is not calibrated."""
         path = self._home(client) / "calibration.json"
         if not path.exists():
-            return None
+            return {}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            points = np.array([content["scores"], content["probabilities"]], np.float64)
+            if "scores" in content:  # written by a version that calibrated tails only
+                content = {"tail": content}
+            sides: tuple[Side, ...] = ("tail", "head")
+            return {side: _curve(content[side]) for side in sides if side in content}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"{path}: damaged ({error}); remove it, or run `pfedeg calibrate` again") from None
-        rising = points.shape[1] > 0 and bool((np.diff(points) >= 0).all())
-        if not np.isfinite(points).all() or not rising or points[1, 0] < 0 or points[1, -1] > 1:
-            raise InputError(f"{path}: damaged (not a rising curve of probabilities); run `pfedeg calibrate` again")
-        return tuple(points[0].tolist()), tuple(points[1].tolist())
 
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""
@@ -315,6 +341,18 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
             return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged ({error})") from None
+
+
+def _curve(content: Mapping[str, Any]) -> Calibration:
+    """A curve from its points; ValueError if it is none."""
+    points = np.array([content["scores"], content["probabilities"]], np.float64)
+    rising = points.shape[1] > 0 and bool((np.diff(points) >= 0).all())
+    if not np.isfinite(points).all() or not rising or points[1, 0] < 0 or points[1, -1] > 1:
+        raise ValueError("not a rising curve of probabilities")
+    cases = tuple(content.get("cases", ()))
+    if len(cases) not in (0, points.shape[1]) or not all(isinstance(each, int) and each > 0 for each in cases):
+        raise ValueError("cases are not a number of answers for each point")
+    return Calibration(tuple(points[0].tolist()), tuple(points[1].tolist()), cases)
 
 
 def _graph_arrays(graph: KnowledgeGraph) -> Arrays:
