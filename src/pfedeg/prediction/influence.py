@@ -120,6 +120,8 @@ def _find_changes(run: Run, client: ClientId) -> tuple[dict[ClientId | None, Cha
         if len(difference.ids):
             places = np.searchsorted(shared.travelling[client], difference.ids)
             changes[other] = Change(rows[places], difference.values)
+    if not changes:
+        raise UnknownInfluenceError(f"no other client had a share in what {client} received in the last mix")
     if len(changes) > 1:
         total = np.zeros_like(run.tables(client).entity)
         for change in list(changes.values()):

@@ -52,7 +52,7 @@ class Round:
     bytes_up: int
     bytes_down: int
     state: State  # of the strategy, for checkpoints
-    mix: Mix | None = None  # the last mix in the evaluated tables
+    mix: Mix | None = None  # the last mix in the evaluated tables; dropped before users see the round
 
 
 def run(

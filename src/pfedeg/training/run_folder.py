@@ -20,6 +20,7 @@ from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_js
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
 from pfedeg.models.base import Tables
+from pfedeg.training.calibration_file import read_calibrations, write_calibrations
 from pfedeg.training.config import Config
 from pfedeg.training.last_mix import Change, Mix, SavedMix, pack_mix, unpack_mix
 from pfedeg.training.link_prediction import Calibration
@@ -217,23 +218,12 @@ class RunFolder:
         return Tables(arrays["entity"], arrays["relation"])
 
     def save_calibrations(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
-        """Save the points of a client's curves from scores to probabilities."""
-        points = {str(side): {name: list(points) for name, points in vars(curves[side]).items()} for side in curves}
-        write_json(self._home(client) / "calibration.json", points)
+        """Save a client's curves from scores to probabilities."""
+        write_calibrations(self._home(client) / "calibration.json", curves)
 
     def calibrations(self, client: ClientId) -> dict[Side, Calibration]:
-        """A client's saved curves, checked; none if it is not calibrated."""
-        path = self._home(client) / "calibration.json"
-        if not path.exists():
-            return {}
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if "scores" in content:  # written by a version that calibrated tails only
-                content = {"tail": content}
-            sides: tuple[Side, ...] = ("tail", "head")
-            return {side: _curve(content[side]) for side in sides if side in content}
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}: damaged ({error}); remove it, or run `pfedeg calibrate` again") from None
+        """A client's saved curves; none if it is not calibrated."""
+        return read_calibrations(self._home(client) / "calibration.json")
 
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""
@@ -341,18 +331,6 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
             return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged ({error})") from None
-
-
-def _curve(content: Mapping[str, Any]) -> Calibration:
-    """A curve from its points; ValueError if it is none."""
-    points = np.array([content["scores"], content["probabilities"]], np.float64)
-    rising = points.shape[1] > 0 and bool((np.diff(points) >= 0).all())
-    if not np.isfinite(points).all() or not rising or points[1, 0] < 0 or points[1, -1] > 1:
-        raise ValueError("not a rising curve of probabilities")
-    cases = tuple(content.get("cases", ()))
-    if len(cases) not in (0, points.shape[1]) or not all(isinstance(each, int) and each > 0 for each in cases):
-        raise ValueError("cases are not a number of answers for each point")
-    return Calibration(tuple(points[0].tolist()), tuple(points[1].tolist()), cases)
 
 
 def _graph_arrays(graph: KnowledgeGraph) -> Arrays:
