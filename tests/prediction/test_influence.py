@@ -297,6 +297,26 @@ def test_a_client_in_a_federation_sees_the_others_together(
     assert "is not told who contributed" in done.stderr
 
 
+def test_a_client_that_dies_keeps_the_same_of_its_last_mix(synthetic: Federation, tmp_path: Path) -> None:
+    config, turn = Config(method="pfedeg-plus", **SMALL), iter(range(10**6))
+    start_run(Network(make_agents(synthetic, tmp_path / "one")), config, tmp_path / "first").run()
+    network = Network(make_agents(synthetic, tmp_path / "two"))
+
+    def die(name: str, raw: bytes) -> bytes | None:
+        """Every third time the client's process is another one afterwards; every sixth time its answer is lost."""
+        now = next(turn)
+        if now % 3 == 0:
+            network.agents[name] = make_agents(synthetic, tmp_path / "two")[name]
+            network.joined[name] += 1
+        return None if now % 6 == 0 else raw
+
+    network.change = die
+    start_run(network, config, tmp_path / "second").run()
+    for name in synthetic.graphs:
+        (one,), (two,) = ((tmp_path / home / name).rglob("received.safetensors") for home in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
 def test_labels_stand_for_names_in_a_terminal(synthetic: Federation, tmp_path: Path) -> None:
     graphs = {
         name: replace(graph, labels={"e14": "Fourteen", "left": "left of", "e15": "Fifteen"})

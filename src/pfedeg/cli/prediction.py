@@ -70,6 +70,7 @@ def predict(
     \b
     Examples:
       pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3 --known
+      pfedeg predict runs/mine --client government --head Kyoto --relation in_country --explain
       pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
       pfedeg predict runs/mine --client atlas --relation borders --top 3 --min-score 2 --out borders.csv
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
