@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import pfedeg
 from loopback import SECRET, Network, make_agents, start_run
+from pfedeg.cli.explanation_view import _influence_lines
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import Rows, Shared
@@ -23,7 +24,7 @@ from pfedeg.methods.exchange import Upload
 from pfedeg.methods.fede import FedE
 from pfedeg.methods.registry import METHODS
 from pfedeg.prediction.explanation import Explainer
-from pfedeg.prediction.influence import InfluenceMeasure, read_shares
+from pfedeg.prediction.influence import Influence, InfluenceMeasure, read_shares
 from pfedeg.training.config import Config
 from pfedeg.training.local_run import Training
 from pfedeg.training.run_folder import MIX
@@ -330,6 +331,24 @@ def test_labels_stand_for_names_in_a_terminal(synthetic: Federation, tmp_path: P
     assert "e14" not in text.replace("Fourteen (e14)", "").replace("Fifteen (e15)", "")
     assert "without ash: rank " in text
     shutil.rmtree(run.path)
+
+
+def test_a_terminal_shows_the_clients_that_change_the_score_most() -> None:
+    changes = {"a": -3.0, "b": -0.5, "c": 0.1, "d": 0.2, "e": 0.3, "f": 4.0, None: 1.0}
+    found = [Influence(name, 2, 1.0 + change, 1, change, None, None) for name, change in changes.items()]
+    lines = [line.strip() for line in _influence_lines(found, "Kyoto", "Japan")]
+    assert [line.partition(":")[0] for line in lines] == [
+        "without a",
+        "without b",
+        "without e",
+        "without f",
+        "without one of 2 more clients",
+        "without all other clients",
+    ]
+    assert lines[0] == "without a: rank 2 (1 lower), score -2.000 (-3.000)"
+    one = Influence("a", 4, 1.5, -2, 0.25, 0.125, 0.0)
+    text = "without a: rank 4 (2 higher), score 1.500 (+0.250); its share: 12% of Kyoto"
+    assert [line.strip() for line in _influence_lines([one], "Kyoto", "Japan")] == [text]
 
 
 def test_the_example_declares_its_shares() -> None:

@@ -70,10 +70,13 @@ def _influence_lines(influence: "Sequence[Influence]", head: str, tail: str) -> 
     single = [each for each in influence if each.without is not None]
     shown = sorted(single, key=lambda each: -abs(each.score_change))[:MOST_SHOWN]
     for each in influence:
-        if each.without is None or each in shown:
+        if each in shown:
             yield f"      {_influence_text(each, head, tail)}"
     if len(single) > len(shown):
-        yield f"      {plural(len(single) - len(shown), 'other client')} change the score less"
+        yield f"      without one of {plural(len(single) - len(shown), 'more client')}: the score changes less"
+    for each in influence:
+        if each.without is None:
+            yield f"      {_influence_text(each, head, tail)}"
 
 
 def _influence_text(each: "Influence", head: str, tail: str) -> str:
