@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypedDict
 
-from ours import BATCH, NAMES, PULL, Ours, Sampling, count, synthetic_graph, thread_count
+from ours import BATCH, NAMES, PULL, Ours, Sampling, check_extra, count, synthetic_graph, thread_count
 
 REPEATS = 2
 TRIPLES, ENTITIES = 16 * BATCH, 12_800  # where a curve does not vary them
@@ -139,6 +139,8 @@ def main() -> None:
     if options.peak:
         print(peak_memory(options.peak[0], int(options.peak[1]), options.threads))
         return
+    if options.plot:
+        check_extra("plot", "--plot")
     points = json.loads(options.source.read_text()) if options.source else measure(options.threads, options.turns)
     if options.json:
         options.json.write_text("[\n" + ",\n".join(json.dumps(point) for point in points) + "\n]\n")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ours import check_extra
 from pfedeg.cli.federation_demo import free_port
 from pfedeg.graphs.federation import Federation, partition
 from pfedeg.network.flower_install import OFFLINE
@@ -183,6 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    check_extra("flower", "a federation over a network")
     found: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="pfedeg-federation-"))
     try:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import peer_biggraph
-from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, count, read_graph, thread_count
+from ours import BATCH, CHUNK, DIM, NAMES, NEGATIVES, PULL, Ours, check_extra, count, read_graph, thread_count
 from peer_biggraph import SHARING
 from peer_pykeen import PyKEEN
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
@@ -122,6 +122,8 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     options = read_options()
+    if not options.no_peer:
+        check_extra("bench", "the comparison with PyKEEN", "--no-peer measures ours alone")
     threads, repeats = options.threads, options.repeats
     graph = read_graph(options.data, options.entities)
     kind = "first client of FB15k-237-Fed3" if options.data else "synthetic graph"

@@ -13,6 +13,7 @@ from pfedeg import aligned_arrays
 from pfedeg.engine.compiled.engine import CompiledEngine
 from pfedeg.engine.interface import Absorb, Batches, Knowledge, Positives, Recipe, positives, questions
 from pfedeg.errors import InputError
+from pfedeg.extras import require
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.models.base import Tables, start_rows
@@ -24,6 +25,15 @@ Sampling = Literal["own", "shared"]
 NAMES = {"transe": "TransE", "rotate": "RotatE", "complex": "ComplEx"}
 DIM, BATCH, NEGATIVES, CHUNK = 128, 512, 256, 64
 PULL = 3e-3
+
+
+def check_extra(extra: str, what: str, instead: str = "") -> None:
+    """End with the line to type if a package of an extra is missing: before anything is measured."""
+    try:
+        require(extra, what, instead)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def synthetic_graph(

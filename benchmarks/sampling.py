@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from curves import SAMPLINGS, Point
-from ours import NAMES
+from ours import NAMES, check_extra
 from pfedeg.cli.tables import rounds_with_progress
 from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
@@ -70,6 +70,8 @@ def main() -> None:
     options = parser.parse_args()
     if not (options.data or options.source):
         parser.error("--data or --from is needed")
+    if options.plot:
+        check_extra("plot", "--plot")
     points: list[Point] = json.loads(options.source.read_text()) if options.source else []
     for point in () if options.source else measure(options):
         print(f"{point['model']:8} {point['sampling']:6} round {point['x']:>3}  valid MRR {point['y']:.4f}", flush=True)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curves import Point
+from ours import check_extra
 from pfedeg import aligned_arrays
 from pfedeg.engine.interface import Absorb, cores
 from pfedeg.graphs.alignment import Mat, Rows, Shared
@@ -224,6 +225,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print all figures as JSON on the last line")
     parser.add_argument("--plot", type=Path, help="draw into this folder (needs the plot extra)")
     options = parser.parse_args()
+    if options.plot:
+        check_extra("plot", "--plot")
     measure(Case("", 3, 100, 3), options.threads, 1)  # compiles
     print(
         f"rows of {WIDTH} float32, {options.threads} threads, best of {options.repeats}; fractions are of numpy's copy,"

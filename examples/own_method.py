@@ -30,44 +30,45 @@ class ByEvidence(pfedeg.Strategy):
     power: float
     absorb = pfedeg.Absorb(replace=True)  # clients start their round from the rows that `knowledge` returns
     uploads = pfedeg.Contents((pfedeg.SharedTable("entity"), COUNTS), scalars=("loss",))
-    downloads = pfedeg.Contents((pfedeg.SharedTable("entity"), COUNTS), scalars=("mean_loss",))
+    downloads = pfedeg.Contents(scalars=("mean_loss",))
 
     def upload(self, client: pfedeg.ClientView) -> pfedeg.Upload:
         """At the client: what it sends."""
-        ends = np.concatenate([client.graph.train[:, 0], client.graph.train[:, 2]])
-        counts = np.bincount(ends, minlength=len(client.graph.entities))[client.local]
+        counts = np.bincount(client.graph.train[:, [0, 2]].ravel(), minlength=len(client.graph.entities))[client.local]
         count = pfedeg.Rows(client.ids, counts[:, None].astype(np.float32))
         return pfedeg.Upload({"entity": client.shared_rows, "count": count}, {"loss": client.loss})
 
     def aggregate(
-        self,
-        state: Mapping[str, Any],
-        shared: pfedeg.Shared,
-        uploads: Mapping[str, pfedeg.Upload],
-        selected: Sequence[str],
-    ) -> tuple[Mapping[str, Any], Mapping[str, pfedeg.Download]]:
+        self, state: Any, shared: pfedeg.Shared, uploads: Mapping[str, pfedeg.Upload], selected: Sequence[str]
+    ) -> tuple[Any, Mapping[str, pfedeg.Download]]:
         """At the server: from the latest upload of every client, a download for each selected one."""
-        width = next(iter(uploads.values())).tables["entity"].values.shape[1]
-        rows, weights = np.zeros((len(shared.owners), width)), np.zeros((len(shared.owners), 1))
-        for upload in uploads.values():
-            entity, count = upload.tables["entity"], upload.tables["count"]
-            weight = (1.0 + count.values) ** self.power / (1 + upload.scalars["loss"])
-            rows[entity.ids] += weight * entity.values
-            weights[entity.ids] += weight
-        loss = float(np.mean([upload.scalars["loss"] for upload in uploads.values()]))
-        downloads = {}
-        for client in selected:
-            ids = uploads[client].tables["entity"].ids
-            mean = pfedeg.Rows(ids, (rows[ids] / weights[ids]).astype(np.float32))
-            count = pfedeg.Rows(ids, weights[ids].astype(np.float32))
-            downloads[client] = pfedeg.Download({"entity": mean, "count": count}, {"mean_loss": loss})
-        return state, downloads
+        weights, loss = self.weights(shared, uploads), np.mean([each.scalars["loss"] for each in uploads.values()])
+        mean = np.zeros((len(shared.owners), next(iter(uploads.values())).tables["entity"].values.shape[1]))
+        for name, upload in uploads.items():
+            entity = upload.tables["entity"]
+            mean[entity.ids] += weights[name][entity.ids, None] * entity.values
+        rows = {name: pfedeg.Rows(ids := shared.travelling[name], mean[ids].astype(np.float32)) for name in selected}
+        return state, {name: pfedeg.Download({"entity": rows[name]}, {"mean_loss": float(loss)}) for name in selected}
+
+    def weights(self, shared: pfedeg.Shared, uploads: Mapping[str, pfedeg.Upload]) -> dict[str, Any]:
+        """The weight of each client in the mean of each entity; 0 where it has no such row."""
+        found = np.zeros((len(uploads), len(shared.owners)))
+        for weights, upload in zip(found, uploads.values(), strict=True):
+            count = upload.tables["count"]
+            weights[count.ids] = (1.0 + count.values[:, 0]) ** self.power / (1 + upload.scalars["loss"])
+        return dict(zip(uploads, found / np.maximum(found.sum(0), 1e-30), strict=True))
 
     def knowledge(self, client: pfedeg.ClientView, download: pfedeg.Download) -> pfedeg.Rows:
         """At the client: a client that fits worse than the average takes over the mean, another only half of it."""
         mean = download.tables["entity"]
-        share = np.float32(1.0 if client.loss >= download.scalars["mean_loss"] else 0.5)
-        return pfedeg.Rows(mean.ids, share * mean.values + (1 - share) * client.shared_rows.values)
+        part = np.float32(1.0 if client.loss >= download.scalars["mean_loss"] else 0.5)
+        return pfedeg.Rows(mean.ids, part * mean.values + (1 - part) * client.shared_rows.values)
+
+    def shares(self, state: Any, shared: pfedeg.Shared, uploads: Mapping[str, pfedeg.Upload], learner: str) -> Any:
+        """Optional, for `predict --explain`: how much of each other client is in what `knowledge` returns."""
+        loss, ids = {name: upload.scalars["loss"] for name, upload in uploads.items()}, shared.travelling[learner]
+        part = 1.0 if loss[learner] >= np.mean(list(loss.values())) else 0.5
+        return {name: part * each[ids] for name, each in self.weights(shared, uploads).items() if name != learner}
 
 
 METHOD = pfedeg.Method(

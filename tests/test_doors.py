@@ -115,11 +115,8 @@ def test_predict_explains(part: Part, run: Path) -> None:
     lines = json.loads(call(*words, "--json").stdout)["predictions"]
     assert len(lines) == 10
     text = call(*words).output
-    if part.kind == "method":  # it defines no shares, so no contributions are shown
-        assert all(not line["contributions"] for line in lines)
-    else:
-        assert any(line["contributions"] for line in lines)
-        assert "birch" in text
+    assert all(line["influence"] for line in lines)  # the method says who contributed
+    assert "without birch: rank " in text
 
 
 def test_report_names_the_part(part: Part, run: Path, data: Path, tmp_path: Path) -> None:

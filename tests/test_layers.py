@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "pfedeg"
 # Folders and top-level modules in import order: a module imports only from its own and from those above.
 LAYERS = [
     "errors",
+    "extras",
     "randomness",
     "aligned_arrays",
     "text",

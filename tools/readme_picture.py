@@ -10,14 +10,16 @@ sheet for dark mode.
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-
+from pfedeg.errors import InputError
+from pfedeg.extras import require
 from pfedeg.files import write_bytes
 from pfedeg.plots import draw, short
 from pfedeg.training.saved_run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COMPARED = ("single", "fede", "pfedeg-plus")  # folders of the demo; the last one has a relation graph
 SIZE = (9.6, 3.6)  # inches
@@ -35,6 +37,10 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/demo"), help="folder with the runs of `pfedeg demo`")
     parser.add_argument("--out", type=Path, default=Path("docs/plots/demo.svg"), help="the picture: .svg or .png")
     options = parser.parse_args()
+    try:
+        require("plot", "this picture")
+    except InputError as error:
+        parser.error(str(error))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(options.out, picture(options.runs, "png" if options.out.suffix == ".png" else "svg"))
 
@@ -48,8 +54,10 @@ def picture(folder: Path, kind: str) -> bytes:
     return with_dark_mode(drawn.decode()).encode() if kind == "svg" else drawn
 
 
-def figure(runs: Sequence[Run]) -> Figure:
+def figure(runs: Sequence[Run]) -> "Figure":
     """The relation graph beside the bars."""
+    from matplotlib.figure import Figure
+
     affinity = runs[-1].affinity()
     assert affinity is not None, f"{COMPARED[-1]} has no relation graph"
     made = Figure(SIZE, layout="constrained", facecolor=PAPER)
@@ -70,6 +78,8 @@ def figure(runs: Sequence[Run]) -> Figure:
 
 def draw_shares(axes: Any, affinity: Mapping[str, Mapping[str, float]]) -> None:
     """A row per learner: the shares of the other clients in what it receives."""
+    from matplotlib.patches import Rectangle
+
     names = list(affinity)
     largest = max(max(row.values()) for row in affinity.values())
     for y, learner in enumerate(names):

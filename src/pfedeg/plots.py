@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from io import BytesIO
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfedeg.errors import InputError
+from pfedeg.extras import require
+from pfedeg.files import write_bytes
 from pfedeg.text import printable
 
 if TYPE_CHECKING:
@@ -51,6 +54,20 @@ def new_figure(size: tuple[float, float], count: int = 0, columns: int = 0) -> t
     return figure, list(grid[:count])
 
 
+def check_picture(path: Path) -> None:
+    """Raise InputError, before any work, if a picture could not be drawn or written there."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
+    require("plot", "--picture", "or omit --picture")
+
+
+def write_picture(path: Path, make: Callable[[], "Figure"]) -> None:
+    """Write a figure as PNG or SVG, depending on the extension."""
+    write_bytes(path, draw(make, path.suffix.lower().lstrip("."))[0])
+
+
 def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
     """A figure as an SVG or PNG file, and its width in pixels on a screen."""
     from matplotlib import rc_context
@@ -60,11 +77,3 @@ def draw(make: Callable[[], "Figure"], format: str) -> tuple[bytes, int]:
         figure = make()
         figure.savefig(file, format=format, dpi=160, metadata={"Date": None} if format == "svg" else None)
     return file.getvalue(), round(figure.get_size_inches()[0] * 96)
-
-
-def require_matplotlib(option: str, without: str) -> None:
-    """Raise InputError if matplotlib is missing; `without` names what works without it. Call this before long work."""
-    try:
-        import matplotlib  # noqa: F401 (only to check that it is installed)
-    except ImportError:
-        raise InputError(f"{option} needs matplotlib: pip install 'pfedeg[plot]'; {without}") from None

@@ -13,10 +13,8 @@ from click.testing import CliRunner
 
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
-from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import SPLITS, Side
-from pfedeg.methods.mixing import mean, mix
 from pfedeg.prediction.explanation import Explainer
 from pfedeg.training import link_prediction as prediction
 from pfedeg.training.config import Config
@@ -149,7 +147,7 @@ def test_a_few_questions_are_answered_in_the_terminal(run: Path, tmp_path: Path)
     assert done.exit_code == 0, done.exception
     places = [done.output.index(text) for text in (f"({head}, {relation}, ?)", f"(?, {relation}, {tail})")]
     assert places == sorted(places)
-    assert done.output.count("similar known triples: ") == 4
+    assert done.output.count("nearest known facts: ") == 4
 
 
 def test_numeric_names_in_a_parquet_question_file(run: Path, tmp_path: Path) -> None:
@@ -213,41 +211,13 @@ def test_similar_entities_have_the_highest_cosine(run: Path) -> None:
     assert "unknown client" in str(call("similar", run, "--client", "x", "--entity", "e14").exception)
 
 
-@pytest.mark.parametrize("method", ["pfedeg-star", "pfedeg-plus", "fede", "single"])
-def test_contributions_are_shares_of_the_download(synthetic: Federation, tmp_path: Path, method: str) -> None:
-    training = Training(synthetic, Config(method=method, p=0.7, **SMALL), out=tmp_path / "run").run()
-    explainer, shared = Explainer(Run(tmp_path / "run"), CLIENT), synthetic.shared()
-    if method == "single":
-        assert explainer.contributions("e14") == {}
-        return
-    place = {name: at for at, name in enumerate(shared.clients)}
-    latest = {  # one-hot rows: the mixture shows who contributed how much
-        name: Rows(shared.travelling[name], np.tile(np.eye(3, dtype=np.float32)[at], (len(shared.travelling[name]), 1)))
-        for name, at in place.items()
-    }
-    if method == "fede":
-        sent = mean(shared, latest, [CLIENT])[CLIENT]
-    else:
-        named = training.affinity() or {}
-        weights = np.array([[named[i][j] for j in shared.clients] for i in shared.clients])
-        sent = mix(shared, latest, weights, 0.7, [CLIENT])[CLIENT]
-    aligned = dict(zip(synthetic.graphs[CLIENT].entities, shared.ids[CLIENT].tolist(), strict=True))
-    seen = set()
-    for name in synthetic.graphs[CLIENT].entities:
-        row = sent.values[sent.ids == aligned[name]]
-        shares = explainer.contributions(name)
-        seen.add(len(shares))
-        wanted = [float(row[0, place[other]]) for other in shares] if len(row) else []
-        assert list(shares.values()) == pytest.approx(wanted, rel=1e-5)
-    assert {1, 2} <= seen
-
-
 def test_neighbours_are_the_most_similar_training_triples(run: Path) -> None:
     opened = Run(run)
     graph, table = opened.graph(CLIENT), opened.tables(CLIENT).entity.astype(np.float64)
     unit = dict(zip(graph.entities, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
     head, relation, tail = graph.named("train")[0]
-    found = Explainer(opened, CLIENT).explain(head, relation, tail, 2).neighbours
+    ids = graph.entity_ids[head], graph.relation_ids[relation], graph.entity_ids[tail]
+    found = Explainer(opened, CLIENT).neighbours(*ids, 2)
     others = [triple for triple in graph.named("train") if triple[1] == relation and triple != (head, relation, tail)]
     similarity = {each: float(unit[each[0]] @ unit[head] + unit[each[2]] @ unit[tail]) / 2 for each in others}
     wanted = sorted(others, key=lambda each: -similarity[each])[:2]
@@ -259,14 +229,28 @@ def test_explanations_are_written_with_the_answers(run: Path, tmp_path: Path) ->
     graph = Run(run).graph(CLIENT)
     head, relation, _ = graph.named("train")[0]
     words = ("predict", run, "--client", CLIENT, "--explain", "--relation", relation, "-k", 2)
-    alone = json.loads(call(*words, "--head", head, "--json").output)["predictions"]
-    assert f", {relation}, " in alone[0]["similar_triples"]
-    assert "ash" in alone[0]["contributions"]
-    assert "similar known triples: (" in call(*words, "--head", head).output
+    alone = json.loads(call(*words, "--head", head, "--json").stdout)["predictions"]
+    assert {fact["relation"] for fact in alone[0]["nearest_facts"]} == {relation}
+    assert [each["without"] for each in alone[0]["influence"]][-1] is None
+    assert {each["without"] for each in alone[0]["influence"]} == {"ash", "birch", None}
+    for each in alone[0]["influence"]:
+        assert each["rank"] == alone[0]["rank"] + each["rank_change"]
+        assert each["score"] == pytest.approx(alone[0]["score"] + each["score_change"], abs=1e-4)
+    shown = call(*words, "--head", head).stdout
+    assert "nearest known facts: (" in shown
+    assert "without birch: rank " in shown
     for name in ("a.csv", "a.parquet", "a.jsonl"):
         assert call(*words, "--out", tmp_path / name).exit_code == 0
+    wanted = [(each["nearest_facts"], each["influence"]) for each in alone]
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(row["nearest_facts"], row["influence"]) for row in lines if row["head"] == head] == wanted
     with open(tmp_path / "a.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["head"] == head]
-    assert [row["similar_triples"] for row in rows] == [each["similar_triples"] for each in alone]
+    assert [(json.loads(row["nearest_facts"]), json.loads(row["influence"])) for row in rows] == wanted
     table = [row for row in pq.read_table(tmp_path / "a.parquet").to_pylist() if row["head"] == head]
-    assert [row["contributions"] for row in table] == [each["contributions"] for each in alone]
+    for row, (facts, influence) in zip(table, wanted, strict=True):
+        assert row["nearest_facts"] == [each | {"similarity": np.float32(each["similarity"])} for each in facts]
+        for found, each in zip(row["influence"], influence, strict=True):
+            assert found == {
+                name: np.float32(value) if isinstance(value, float) else value for name, value in each.items()
+            }

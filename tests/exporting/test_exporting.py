@@ -267,10 +267,9 @@ def test_without_pykeen_it_is_said_what_to_install(
 ) -> None:
     for name in ("pykeen", "torch"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr("pfedeg.exporting.pykeen.find_spec", lambda name: None if name == missing else "here")
-    refuse(
-        run, ["--to", "pykeen", "--out", str(tmp_path / "out")], f"pip install 'pfedeg[pykeen]' ({missing} is missing)"
-    )
+    monkeypatch.setattr("pfedeg.extras.is_installed", lambda name: name != missing)
+    said = f"--to pykeen needs {missing}: pip install 'pfedeg[pykeen]'"
+    refuse(run, ["--to", "pykeen", "--out", str(tmp_path / "out")], said)
 
 
 def test_help_names_every_format() -> None:

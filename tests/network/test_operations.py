@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -351,12 +350,9 @@ def test_the_tested_versions_of_flower_are_those_that_are_installed() -> None:
 
 
 def test_without_flower_the_extra_is_named(server: ServerFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("pfedeg.network.flower_install.version", version)
+    monkeypatch.setattr("pfedeg.extras.is_installed", lambda name: name != "flwr")
     shown = CliRunner().invoke(cli, ["client", "status", str(server.path)])
-    assert str(shown.exception).endswith("needs the `flower` extra: pip install 'pfedeg[flower]'")
+    assert str(shown.exception) == "a federation over a network needs flwr: pip install 'pfedeg[flower]'"
 
 
 def test_every_import_from_flower_is_explained() -> None:

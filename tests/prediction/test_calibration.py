@@ -7,13 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.prediction import calibration
-from pfedeg.prediction.calibration import Bin, Pairs, calibration_error, collect, fit, reliability
+from pfedeg.prediction.calibration import (
+    MIN_CASES,
+    Bin,
+    Pairs,
+    calibration_error,
+    collect,
+    fit,
+    pool_adjacent_violators,
+    reliability,
+)
 from pfedeg.training.config import Config
 from pfedeg.training.link_prediction import Calibration
 from pfedeg.training.local_run import Training
@@ -41,6 +52,72 @@ def test_fit_recovers_the_true_probabilities(kind: Any) -> None:
     assert calibration_error(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) < 0.03  # true on average,
     assert len(reliability(Calibration((-9.0, 9.0), (0.5, 0.5)), drawn(2))) == 1  # but it tells nothing apart
     assert calibration_error(reliability(Calibration((-9.0, 9.0), (0.9, 0.9)), drawn(2))) > 0.3
+
+
+@pytest.mark.parametrize("many", [40, 300, 4000])
+def test_steps_are_those_of_isotonic_regression(many: int) -> None:
+    pairs = drawn(3, many)
+    tied = Pairs(np.round(pairs.scores, 1), pairs.correct)
+    steps = pool_adjacent_violators(tied)
+    wanted = IsotonicRegression().fit(tied.scores, tied.correct).predict([step.low for step in steps])
+    assert [step.rate for step in steps] == pytest.approx(wanted)
+    assert sum(step.cases for step in steps) == many
+    assert sum(step.correct for step in steps) == tied.correct.sum()
+
+
+def by_hand(pairs: Pairs, low: float, high: float) -> tuple[float, int]:
+    """The probability of scores in a range by the documented formula, and the number of answers."""
+    inside = [bool(right) for score, right in zip(pairs.scores, pairs.correct, strict=True) if low <= score <= high]
+    return (sum(inside) + 1) / (len(inside) + 2), len(inside)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_probability_is_a_smoothed_share_of_enough_answers(seed: int) -> None:
+    pairs = drawn(seed, 200)
+    curve = fit(pairs, "isotonic", "here")
+    ends = list(zip(curve.scores, curve.probabilities, curve.cases, strict=True))
+    for probability, cases in {(p, n) for _, p, n in ends}:
+        scores = [score for score, p, n in ends if (p, n) == (probability, cases)]
+        assert (probability, cases) == (pytest.approx(by_hand(pairs, min(scores), max(scores))[0]), cases)
+        assert by_hand(pairs, min(scores), max(scores))[1] == cases >= MIN_CASES
+    assert (np.diff(curve.probabilities) >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["isotonic", "platt"])
+def test_few_answers_give_neither_zero_nor_one(kind: Any) -> None:
+    """Two of the three best answers are right, and a gap separates them from the rest."""
+    scores = np.concatenate([np.linspace(0, 1, 60), [9.0, 9.1, 9.2]])
+    correct = np.concatenate([np.arange(60) % 5 == 0, [False, True, True]])
+    curve = fit(Pairs(scores, correct), kind, "here")
+    chance, (cases,) = float(curve(np.array([9.3]))[0]), curve.cases_at(np.array([9.3]))
+    assert chance < 0.85
+    assert cases is not None
+    assert cases >= MIN_CASES
+    separated = fit(Pairs(np.arange(80.0), np.arange(80) >= 50), kind, "here")
+    assert 0 < separated.probabilities[0] < 0.02
+    assert 0.95 < separated.probabilities[-1] < 1
+    if kind == "isotonic":
+        assert (separated.probabilities[0], separated.probabilities[-1]) == pytest.approx((1 / 52, 31 / 32))
+
+
+def test_platt_is_logistic_regression_on_targets_inside_zero_and_one() -> None:
+    pairs = drawn(4, 500)
+    right, wrong = int(pairs.correct.sum()), int((~pairs.correct).sum())
+    target = np.where(pairs.correct, (right + 1) / (right + 2), 1 / (wrong + 2))
+    twice = np.concatenate([pairs.scores, pairs.scores])[:, None]
+    model = LogisticRegression(C=1e9, tol=1e-9).fit(
+        twice, np.repeat([True, False], 500), sample_weight=np.concatenate([target, 1 - target])
+    )
+    curve = fit(pairs, "platt", "here")
+    grid = np.array(curve.scores)
+    assert np.array(curve.probabilities) == pytest.approx(model.predict_proba(grid[:, None])[:, 1], abs=1e-4)
+    assert set(curve.cases) == {500}
+
+
+def test_between_two_steps_the_smaller_number_of_answers_counts() -> None:
+    curve = Calibration((0.0, 1.0, 2.0, 3.0), (0.2, 0.2, 0.6, 0.6), (50, 50, 30, 30))
+    assert curve.cases_at(np.array([-5, 0, 0.5, 1, 1.5, 2, 2.5, 9])) == [50, 50, 50, 50, 30, 30, 30, 30]
+    assert Calibration((0.0, 1.0), (0.2, 0.3)).cases_at(np.array([0.5])) == [None]
 
 
 def test_reliability_compares_predicted_and_observed() -> None:
@@ -91,7 +168,8 @@ def test_calibrated_runs_predict_probabilities(run: Path, tmp_path: Path, monkey
     assert {each["probability"] for each in before["predictions"]} == {None}
     done = call("calibrate", run, "--client", "ash", "--picture", tmp_path / "p.png", "--json")
     assert done.exit_code == 0, done.exception
-    assert set(json.loads(done.output)) == {"ash"}
+    assert set(json.loads(done.stdout)) == {"ash"}
+    assert set(json.loads(done.stdout)["ash"]) == {"tail", "head"}
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     after = json.loads(call("predict", run, "--client", "ash", "--head", "e00", "--relation", "near", "--json").output)
     curve = Run(run).calibration("ash")
@@ -99,11 +177,21 @@ def test_calibrated_runs_predict_probabilities(run: Path, tmp_path: Path, monkey
     for each, other in zip(after["predictions"], before["predictions"], strict=True):
         assert each["entity"] == other["entity"]
         assert each["probability"] == pytest.approx(float(curve(np.array([each["score"]]))[0]))
-    assert "probability" in call("predict", run, "--client", "ash", "--head", "e00", "--relation", "near").output
+        assert each["cases"] >= MIN_CASES
+    shown = call("predict", run, "--client", "ash", "--head", "e00", "--relation", "near").output
+    assert "probability" in shown
+    assert "(n = " in shown
 
 
 @pytest.mark.parametrize(
-    "content", ["{", '{"scores": [1], "probabilities": [2]}', '{"scores": [2, 1], "probabilities": [0, 1]}']
+    "content",
+    [
+        "{",
+        '{"scores": [1], "probabilities": [2]}',
+        '{"tail": {"scores": [2, 1], "probabilities": [0, 1]}}',
+        '{"tail": {"scores": [1, 2], "probabilities": [0, 1], "cases": [3]}}',
+        '{"tail": {"scores": [1, 2], "probabilities": [0, 1], "cases": [3, 0]}}',
+    ],
 )
 def test_a_damaged_curve_is_reported(run: Path, content: str) -> None:
     (run / "clients" / "ash" / "calibration.json").write_text(content)
@@ -119,28 +207,42 @@ def test_clients_with_too_few_correct_answers_are_skipped(run: Path, monkeypatch
     done = call("calibrate", run)
     assert done.exit_code == 0
     assert "skipped: " in done.output
-    assert "client 'birch': 0 of 3 answers on valid are correct" in done.output
+    assert "client 'birch', predicting tails: 0 of 3 answers on valid are correct" in done.output
     assert [Run(run).calibration(name) is not None for name in ("ash", "birch")] == [True, False]
     assert isinstance(call("calibrate", run, "--client", "birch").exception, InputError)
     monkeypatch.setattr(calibration, "collect", lambda *parts: Pairs(np.zeros(3), np.zeros(3, bool)))
     assert isinstance(call("calibrate", run).exception, InputError)
 
 
-def test_only_tail_predictions_have_probabilities(run: Path) -> None:
-    opened = Run(run)
-    opened.calibrate("ash", Calibration((-9.0, 9.0), (0.2, 0.7)))
+def test_heads_and_tails_have_curves_of_their_own(run: Path) -> None:
+    opened, flat = Run(run), {0.2: Calibration((0.0,), (0.2,), (30,)), 0.7: Calibration((0.0,), (0.7,), (40,))}
+    opened.calibrate("ash", {"tail": flat[0.2], "head": flat[0.7]})
     head, relation, tail = opened.graph("ash").named("train")[0]
-    assert all(each.probability is not None for each in opened.predict("ash", relation, head=head))
-    assert all(each.probability is None for each in opened.predict("ash", relation, tail=tail))
+    assert {(each.probability, each.cases) for each in opened.predict("ash", relation, head=head)} == {(0.2, 30)}
+    assert {(each.probability, each.cases) for each in opened.predict("ash", relation, tail=tail)} == {(0.7, 40)}
+    question = opened.graph("ash").entity_ids[tail], opened.graph("ash").relation_ids[relation]
+    (answers,) = opened.answerer("ash", "head").answers([question], 3)
+    assert {each.probability for each in answers} == {0.7}
+
+
+def test_a_direction_without_a_curve_is_named(run: Path) -> None:
+    Run(run).calibrate("ash", {"tail": Calibration((0.0,), (0.2,), (30,))})
+    head, relation, tail = Run(run).graph("ash").named("train")[0]
+    words = ("predict", run, "--client", "ash", "--relation", relation)
+    text = "no probabilities: predicted heads of client 'ash' are not calibrated; `pfedeg calibrate` says why"
+    assert text in call(*words, "--tail", tail).stderr
+    assert text in call(*words, "--heads", "--json").stderr
+    assert "no probabilities" not in call(*words, "--head", head).stderr
+    assert "no probabilities" not in call("predict", run, "--client", "birch", "--relation", relation, "--json").stderr
+
+
+def test_curves_of_an_earlier_version_are_for_tails(run: Path) -> None:
+    points = {"scores": [-9.0, 9.0], "probabilities": [0.2, 0.7]}
+    (run / "clients" / "ash" / "calibration.json").write_text(json.dumps(points))
+    assert Run(run).calibration("ash", "tail") == Calibration((-9.0, 9.0), (0.2, 0.7))
+    assert Run(run).calibration("ash", "head") is None
 
 
 def test_invalid_options_give_one_line_errors(run: Path, tmp_path: Path) -> None:
     assert "expected a file name ending in" in str(call("calibrate", run, "--picture", tmp_path / "p.pdf").exception)
     assert "unknown client 'x'" in str(call("calibrate", run, "--client", "x").exception)
-
-
-def test_missing_packages_are_reported_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "find_spec", lambda name: None)
-    done = call("calibrate", run)
-    assert "pip install 'pfedeg[calibrate]'" in str(done.exception)
-    assert done.output == ""

@@ -240,7 +240,8 @@ def test_the_run_directory(synthetic: Federation, tmp_path: Path) -> None:
     run = start(synthetic, out=out, source="here").run()
     homes = [f"clients/{safe_name(client)}" for client in synthetic.graphs]
     tables = [f"{home}/{name}.safetensors" for home in homes for name in ("graph", "tables")]
-    assert files(out) == sorted([".lock", "config.json", "history.jsonl", "provenance.json", "result.json", *tables])
+    root = [".lock", "config.json", "history.jsonl", "mix.safetensors", "provenance.json", "result.json"]
+    assert files(out) == sorted([*root, *tables])
     assert len({(out / name).stat().st_mode for name in files(out)}) == 1
     assert json.loads((out / "config.json").read_text()) == {"schema": SCHEMA, **run.config.as_dict()}
     origin = json.loads((out / "provenance.json").read_text())

@@ -1,13 +1,11 @@
 """The command `secret`, and helpers shared by the server and client commands."""
 
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from pfedeg.cli.options import CONTEXT, print_note
-from pfedeg.errors import InputError
 from pfedeg.text import printable
 
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -15,11 +13,9 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)
 
 def check_flower() -> None:
     """Raise InputError without the `flower` extra, or with an untested version of Flower."""
-    from pfedeg.network.flower_install import INSTALL, check_flower_version
+    from pfedeg.network.flower_install import check_flower_version
 
     check_flower_version()
-    if find_spec("cryptography") is None:
-        raise InputError(f"a federation over a network needs the `flower` extra: {INSTALL} (cryptography is missing)")
 
 
 def log_line(text: str) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import numpy as np
 
-from pfedeg.errors import RunError
+from pfedeg.cli.federation import check_flower
+from pfedeg.errors import PfedegError, RunError
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.operations.alignment_secret import read_secret
 from pfedeg.network.operations.nginx import find_nginx
-from pfedeg.network.operations.server_folder import ServerFolder
 from pfedeg.training.config import configure
 from pfedeg.training.local_run import Training
 from pfedeg.training.saved_run import Run
@@ -89,6 +89,8 @@ def show(out: Path, rounds: int, clients: Sequence[str] = CLIENTS) -> None:
 
 def _compare(out: Path, server: Path, secret: bytes, rounds: int, clients: Sequence[str]) -> None:
     """Show what each party sees, and check the tables against a run in one process."""
+    from pfedeg.network.operations.server_folder import ServerFolder
+
     (folder,) = [server / "runs" / name for name in ServerFolder(server).runs()]
     graphs = {name: graph for name, graph in Federation.world().graphs.items() if name in clients}
     config = configure({"method": "pfedeg-plus", "rounds": rounds}, "quick")[0]
@@ -132,9 +134,11 @@ def main(out: Path, rounds: int) -> None:
     if out.exists():
         raise click.ClickException(f"{out}: already exists; remove it or choose another --out")
     try:
+        check_flower()
         show(out.resolve(), rounds)
-    except RunError as error:
-        raise click.ClickException(str(error)) from None
+    except PfedegError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ def inspect(
     from pfedeg.graphs.federation import Federation
     from pfedeg.inspection.cost_estimate import estimate, resident_bytes
     from pfedeg.inspection.findings import inspect_federation
-    from pfedeg.inspection.heatmap import check_picture, write_picture
+    from pfedeg.inspection.heatmap import write_picture
+    from pfedeg.plots import check_picture
 
     configs = list_configs(flags, preset)
     if picture:

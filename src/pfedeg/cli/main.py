@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pfedeg.cli.calibration import calibrate
 from pfedeg.cli.export import export
 from pfedeg.cli.federation import secret
 from pfedeg.cli.federation_client import client
@@ -18,7 +19,7 @@ from pfedeg.cli.federation_server import server
 from pfedeg.cli.importing import import_
 from pfedeg.cli.inspect import inspect
 from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
-from pfedeg.cli.prediction import calibrate, predict, similar
+from pfedeg.cli.prediction import predict, similar
 from pfedeg.cli.research import experiment, report, tune
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.text import plural

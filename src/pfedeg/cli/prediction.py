@@ -1,17 +1,18 @@
-"""Commands that use the tables of a finished run: predict, similar, calibrate."""
+"""Commands that answer with the tables of a finished run: predict, similar."""
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from math import inf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from pfedeg.cli.explanation_view import EXPLANATIONS, AnswerExplainer, make_explainer
 from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from pfedeg.training.link_prediction import Prediction
     from pfedeg.training.saved_run import Run
 
-COLUMNS = ("head", "relation", "tail", "side", "rank", "score", "probability", "known", "label")
+COLUMNS = ("head", "relation", "tail", "side", "rank", "score", "probability", "cases", "known", "label")
 MAX_PRINTED = 10  # questions answered in a terminal
-EXPLANATIONS = ("similar_triples", "contributions")
 
 
 @click.command(context_settings=CONTEXT)
@@ -43,7 +43,7 @@ EXPLANATIONS = ("similar_triples", "contributions")
 @click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question  [10]")
 @click.option("--min-score", type=float, default=-inf, metavar="X", help="omit answers with a lower score")
 @click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
-@click.option("--explain", is_flag=True, help="also show similar known triples and the contributions of other clients")
+@click.option("--explain", is_flag=True, help="also show the nearest known facts and the influence of other clients")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
 @threads_option
 @json_option
@@ -70,6 +70,7 @@ def predict(
     \b
     Examples:
       pfedeg predict runs/mine --client government --head Kyoto --relation in_country -k 3 --known
+      pfedeg predict runs/mine --client government --head Kyoto --relation in_country --explain
       pfedeg predict runs/mine --client atlas --relation borders --tail Poland --json
       pfedeg predict runs/mine --client atlas --relation borders --top 3 --min-score 2 --out borders.csv
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
@@ -95,24 +96,26 @@ def predict(
     opened = Run(run, default_engine(threads))
     opened.require_finished()
     graph = opened.graph(opened.find_client(client))
-    explain_row = _make_explain_row(opened, client) if explain else None
+    explainer = make_explainer(opened, client, known) if explain else None
     if many:
         found = read_questions(questions, graph) if questions else relation_questions(relation or "", heads, graph)
+        _note_missing_curves(opened, client, {side for side, _ in found})
         if out is None and not as_json:
             if len(found) > MAX_PRINTED:
                 problem = f"{len(found):,} questions are too many for a terminal"
                 raise InputError(f"--out: {problem}; write the answers to a file with --out, or add --json")
             for side, question, answers in _answers(opened, client, found, k, known, min_score):
-                _show(opened, client, _question_row(graph, side, question), answers, known, explain_row)
+                _show(opened, client, side, question, answers, known, explainer)
             return
-        _answer_many(opened, client, found, k, known, min_score, out, explain_row)
+        _answer_many(opened, client, found, k, known, min_score, out, explainer)
         return
+    _note_missing_curves(opened, client, {"tail" if head is not None else "head"})
     answers = opened.predict(client, relation or "", head=head, tail=tail, k=k, known=known, min_score=min_score)
-    given = _question_row(graph, *parse_question(graph, relation or "", head, tail))
+    side, question = parse_question(graph, relation or "", head, tail)
     if out is None and not as_json:
-        _show(opened, client, given, answers, known, explain_row)
+        _show(opened, client, side, question, answers, known, explainer)
         return
-    rows = [_row(given, answer, explain_row) for answer in answers]
+    rows = _rows(graph, side, question, answers, explainer)
     if out is not None:
         with writer(out, _columns(explain)) as write:
             write(rows)
@@ -124,52 +127,41 @@ def predict(
         click.echo(json.dumps(answer_to | {"predictions": lines}, ensure_ascii=False))
 
 
-def _show(run: "Run", client: str, given: "Row", answers: Any, known: bool, explain_row: "ExplainRow | None") -> None:
+def _note_missing_curves(run: "Run", client: str, sides: "Collection[Side]") -> None:
+    """Say that a calibrated client has no probabilities for some of the questions."""
+    known = run.find_client(client)
+    curves: dict[Side, bool] = {"tail": run.calibration(known, "tail") is not None}
+    curves["head"] = run.calibration(known, "head") is not None
+    for side in sorted(sides):
+        if any(curves.values()) and not curves[side]:
+            text = f"predicted {side}s of client {client!r} are not calibrated; `pfedeg calibrate` says why"
+            print_note(f"no probabilities: {text}")
+
+
+def _show(
+    run: "Run",
+    client: str,
+    side: "Side",
+    question: tuple[int, int],
+    answers: "Sequence[Prediction]",
+    known: bool,
+    explainer: "AnswerExplainer | None",
+) -> None:
     """Print a question, its answers and their explanations."""
     from pfedeg.cli.tables import predictions_table
 
-    graph, (head, relation, tail) = run.graph(run.find_client(client)), (given[name] for name in COLUMNS[:3])
-    question = ", ".join(
-        "?" if part is None else printable(graph.display_name(part)) for part in (head, relation, tail)
-    )
+    graph = run.graph(run.find_client(client))
+    given = _question_row(graph, side, question)
+    head, relation, tail = (given[name] for name in COLUMNS[:3])
+    text = ", ".join("?" if part is None else printable(graph.display_name(part)) for part in (head, relation, tail))
     terminal = console()
-    terminal.print(f"{printable(client)}: ({question})", style="bold", highlight=False, soft_wrap=True)
+    terminal.print(f"{printable(client)}: ({text})", style="bold", highlight=False, soft_wrap=True)
     terminal.print(predictions_table(answers))
     left_out = 0 if known else run.count_known(client, relation, head=head, tail=tail)
     if left_out:
         print_note(f"{plural(left_out, 'known answer')} omitted; add --known to show them")
-    for row in [_row(given, answer, explain_row) for answer in answers] if explain_row else ():
-        triples = row["similar_triples"] or "none"
-        click.echo(
-            printable(f"{row['rank']:>3} {graph.display_name(row[row['side']])}: similar known triples: {triples}")
-        )
-        if row["contributions"]:
-            click.echo(printable(f"    contributions of other clients: {row['contributions']}"))
-
-
-ExplainRow = Callable[[str, str, str], dict[str, str]]
-
-
-def _make_explain_row(run: "Run", client: str) -> ExplainRow:
-    """A function from a triple to its explanation as text: similar known triples, contributions of other clients."""
-    from pfedeg.prediction.explanation import Explainer
-
-    explainer, graph = Explainer(run, client), run.graph(run.find_client(client))
-
-    def explain_row(head: str, relation: str, tail: str) -> dict[str, str]:
-        explanation = explainer.explain(head, relation, tail)
-        similar = [
-            (tuple(graph.display_name(name) for name in each[:3]), each.similarity) for each in explanation.neighbours
-        ]
-        triples = "; ".join(f"({', '.join(names)}) {similarity:.2f}" for names, similarity in similar)
-        shares = {
-            graph.display_name(name): ", ".join(f"{other} {share:.0%}" for other, share in found.items())
-            for name, found in explanation.contributions.items()
-        }
-        contributions = "; ".join(f"{name}: {text}" for name, text in shares.items() if text)
-        return dict(zip(EXPLANATIONS, (triples, contributions), strict=True))
-
-    return explain_row
+    for line in explainer.lines(side, question, answers) if explainer else ():
+        click.echo(printable(line))
 
 
 def _answer_many(
@@ -180,7 +172,7 @@ def _answer_many(
     known: bool,
     min_score: float,
     out: Path | None,
-    explain_row: ExplainRow | None,
+    explainer: "AnswerExplainer | None",
 ) -> None:
     """Answer many questions and write each answer as soon as it is known."""
     from pfedeg.cli.tables import progress_bar, time_left
@@ -188,12 +180,11 @@ def _answer_many(
 
     graph, began, written, total = run.graph(run.find_client(client)), time.monotonic(), 0, len(questions)
     with (
-        writer(out, _columns(explain_row is not None)) if out else printer() as write,
+        writer(out, _columns(explainer is not None)) if out else printer() as write,
         progress_bar(console(stderr=True), "answering", total) as show,
     ):
         for place, (side, question, answers) in enumerate(_answers(run, client, questions, k, known, min_score), 1):
-            given = _question_row(graph, side, question)
-            write([_row(given, answer, explain_row) for answer in answers])
+            write(_rows(graph, side, question, answers, explainer))
             written += len(answers)
             show(place, f"{place:,} of {plural(total, 'question')}{time_left(began, place, total)}", False)
     if out:
@@ -225,10 +216,21 @@ def _question_row(graph: "KnowledgeGraph", side: "Side", question: tuple[int, in
     return {"head": head, "relation": relation, "tail": tail, "side": side}
 
 
-def _row(given: "Row", answer: "Prediction", explain_row: ExplainRow | None) -> "Row":
-    found = {name: getattr(answer, name) for name in ("rank", "score", "probability", "known", "label")}
-    row = {**given, given["side"]: answer.entity, **found}
-    return row | explain_row(row["head"], row["relation"], row["tail"]) if explain_row else row
+def _rows(
+    graph: "KnowledgeGraph",
+    side: "Side",
+    question: tuple[int, int],
+    answers: "Sequence[Prediction]",
+    explainer: "AnswerExplainer | None",
+) -> "list[Row]":
+    """A row for each answer to a question."""
+    given = _question_row(graph, side, question)
+    rows = [
+        {**given, side: answer.entity, **{name: getattr(answer, name) for name in COLUMNS[4:]}} for answer in answers
+    ]
+    if explainer is None:
+        return rows
+    return [row | found for row, found in zip(rows, explainer.rows(side, question, answers), strict=True)]
 
 
 @click.command(context_settings=CONTEXT)
@@ -261,85 +263,3 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
         f"{printable(client)}: similar to {printable(entity)}", style="bold", highlight=False, soft_wrap=True
     )
     terminal.print(predictions_table(found))
-
-
-@click.command(context_settings=CONTEXT)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="calibrate only this client  [all clients]")
-@click.option(
-    "--method",
-    "kind",
-    type=click.Choice(["isotonic", "platt"]),
-    default="isotonic",
-    help="how to fit the curve  [isotonic]",
-)
-@click.option("--picture", type=click.Path(path_type=Path), help="draw a reliability plot, NAME.png or NAME.svg")
-@threads_option
-@json_option
-def calibrate(
-    run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
-) -> None:
-    """Turn the scores of a RUN into probabilities.
-
-    The curve is fitted on valid triples and checked on test triples. A probability is the share of held-out triples
-    among the ten best tails with similar scores. True answers that are not in the graph count as wrong. From then on,
-    `pfedeg predict` shows probabilities.
-
-    \b
-    Example:
-      pfedeg calibrate runs/mine --picture reliability.png
-    """
-    from pfedeg.cli.tables import progress_bar, time_left
-    from pfedeg.engine.interface import default_engine
-    from pfedeg.files import writing
-    from pfedeg.prediction.calibration import (
-        as_rows,
-        calibration_error,
-        collect,
-        draw,
-        fit,
-        reliability,
-        require_scikit_learn,
-    )
-    from pfedeg.training.saved_run import Run
-
-    if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise InputError(f"--picture {picture}: expected a file name ending in .png or .svg")
-    require_scikit_learn()
-    opened = Run(run, default_engine(threads))
-    opened.require_finished()
-    results, curves, fitted = {}, {}, {}
-    began, names = time.monotonic(), [opened.find_client(client)] if client else list(opened.clients)
-    with progress_bar(console(stderr=True), "calibrating", len(names)) as show:
-        for place, name in enumerate(names):
-            show(
-                place,
-                f"{name}, {place + 1} of {plural(len(names), 'client')}{time_left(began, place, len(names))}",
-                False,
-            )
-            graph, answerer = opened.graph(name), opened.answerer(name)
-            try:
-                fitted[name] = fit(collect(answerer, graph, "valid", ["train"]), kind, f"{run}, client {name!r}")
-            except InputError as error:
-                if client or (place + 1 == len(names) and not fitted):
-                    raise
-                print_note(f"skipped: {error}")
-                continue
-            bins = reliability(fitted[name], collect(answerer, graph, "test", ["train", "valid"]))
-            results[name], curves[name] = {"error": calibration_error(bins), "bins": list(as_rows(bins))}, bins
-    if picture is not None:
-        figure = draw(curves)
-        with writing(picture) as path:
-            figure.savefig(path, format=picture.suffix[1:], dpi=160)
-    for name, curve in fitted.items():
-        opened.calibrate(name, curve)
-    if as_json:
-        click.echo(json.dumps(results, ensure_ascii=False))
-        return
-    for name, bins in curves.items():
-        answers = sum(each.answers for each in bins)
-        click.echo(
-            printable(f"{name}: calibration error {calibration_error(bins):.3f} ({plural(answers, 'test answer')})")
-        )
-        for each in bins:
-            click.echo(f"  predicted {each.predicted:.2f}, observed {each.observed:.2f} (n = {each.answers:,})")

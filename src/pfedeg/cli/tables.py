@@ -155,10 +155,18 @@ def predictions_table(predictions: Sequence[Any]) -> Table:
         table.add_column("known")
     for prediction in predictions:
         known = [prediction.known or ""] if mark else []
-        chance = ["" if prediction.probability is None else f"{prediction.probability:.2f}"] if likely else []
+        chance = [chance_text(prediction.probability, prediction.cases)] if likely else []
         name = f"{prediction.label} ({prediction.entity})" if prediction.label else prediction.entity
         table.add_row(str(prediction.rank), Text(printable(name)), f"{prediction.score:.3f}", *chance, *known)
     return table
+
+
+def chance_text(probability: float | None, cases: int | None) -> str:
+    """A probability with the number of answers that it rests on; never 0 or 1."""
+    if probability is None:
+        return ""
+    text = "<0.01" if probability < 0.005 else ">0.99" if probability >= 0.995 else f"{probability:.2f}"
+    return f"{text} (n = {cases:,})" if cases else text
 
 
 def curve(points: Sequence[tuple[int, float]], width: int = 60, height: int = 8) -> str:

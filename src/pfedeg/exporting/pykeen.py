@@ -1,6 +1,5 @@
 """Export to PyKEEN: a model with the same scores, and a triples factory with the names and training triples."""
 
-from importlib.util import find_spec
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from pfedeg.errors import InputError
 from pfedeg.exporting.trained import Trained
+from pfedeg.extras import require
 from pfedeg.models.base import Mat
 from pfedeg.models.complex import ComplEx
 from pfedeg.models.distmult import DistMult
@@ -18,10 +18,7 @@ from pfedeg.models.transe import TransE
 
 def check_pykeen() -> None:
     """Raise InputError unless PyKEEN is installed."""
-    for name in ("torch", "pykeen"):
-        if find_spec(name) is None:
-            text = "--to pykeen needs the `pykeen` extra: pip install 'pfedeg[pykeen]'"
-            raise InputError(f"{text} ({name} is missing)")
+    require("pykeen", "--to pykeen")
 
 
 def write_pykeen(trained: Trained, folder: Path) -> None:

@@ -68,6 +68,10 @@ class Shared:
         """The sorted ids that a client shares with at least one other client: only their rows are exchanged."""
         return {client: np.sort(ids[self.owners[ids] > 1]) for client, ids in self.ids.items()}
 
+    def owned(self, client: ClientId, other: ClientId) -> NDArray[np.bool_]:
+        """Which of a client's shared ids another client has, too."""
+        return np.isin(self.travelling[client], self.travelling[other], assume_unique=True)
+
     @cached_property
     def ownership(self) -> Ownership:
         """The owners of each shared id, by counting: time and memory are linear in the number of rows."""

@@ -100,15 +100,17 @@ def peak_bytes(config: Config, federation: Federation, entity: Shared, relation:
     moments = sum(array.nbytes for array in config.build_optimizer().init(small).values()) / table_bytes(64, 64)
     keep = config.moments == "keep"
     states = sum(tables) * (1 + moments * keep)
-    exchanged = 0
+    exchanged = mixed = 0.0
     if config.method_type.is_federated:
         widths = [table.width or model.entity_width for table in (*strategy.uploads.tables, *strategy.downloads.tables)]
-        exchanged = 4 * sum(widths) * sum(map(len, entity.travelling.values()))
-    kept = states + sum(tables) + sum(best) + exchanged + PER_TRIPLE * sum(len(graph.train) for graph in graphs)
+        rows = sum(map(len, entity.travelling.values()))
+        exchanged = 4 * sum(widths) * rows
+        mixed = 4 * sum(widths[: len(strategy.uploads.tables)]) * rows  # the uploads before the best tables
+    kept = states + sum(tables) + sum(best) + exchanged + mixed + PER_TRIPLE * sum(len(graph.train) for graph in graphs)
     active = sum(sorted(tables)[-threads:])  # clients that train at the same time
     knowledge = bool(strategy.absorb.pull or strategy.absorb.contrast)
     training = states + exchanged / 2 + active * (1 + knowledge + moments * (not keep))
-    checkpoint = 2 * (states + sum(best))  # its arrays, and the bytes of the file
+    checkpoint = 2 * (states + sum(best) + mixed)  # its arrays, and the bytes of the file
     return round(kept + max(training, checkpoint))
 
 

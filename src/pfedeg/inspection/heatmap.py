@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfedeg.errors import InputError
-from pfedeg.files import write_bytes
+from pfedeg import plots
 from pfedeg.inspection.overlap import Overlap
-from pfedeg.plots import draw, new_figure, require_matplotlib, short
+from pfedeg.plots import new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,18 +17,9 @@ MAX_CLIENTS = 40  # whose names stay readable
 MAX_NUMBERS = 12  # clients up to which cells show numbers
 
 
-def check_picture(path: Path) -> None:
-    """Raise InputError early if the picture could not be drawn or written."""
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
-    require_matplotlib("--picture", "or omit --picture")
-
-
 def write_picture(path: Path, overlap: Overlap) -> None:
     """Write the heat map as PNG or SVG, depending on the extension."""
-    write_bytes(path, draw(partial(picture, overlap), path.suffix.lower().lstrip("."))[0])
+    plots.write_picture(path, partial(picture, overlap))
 
 
 def picture(overlap: Overlap) -> "Figure":

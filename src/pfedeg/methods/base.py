@@ -19,6 +19,7 @@ from pfedeg.models.base import Tables
 from pfedeg.settings import NoSettings, Value
 
 State = Mapping[str, NDArray[Any]]
+Shares = NDArray[np.float64]  # of one client, for each shared id of another
 Weights = NDArray[np.float64]  # C × C, in the order of Shared.clients: how much row i takes from column j
 NO_CONTENTS = Contents(tables=())
 
@@ -71,11 +72,13 @@ class Strategy(ABC):
         return None
 
     def shares(
-        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
-    ) -> dict[ClientId, float] | None:
-        """The share of each other owner in the row of an entity that `learner` downloads; None if it is not defined.
+        self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], learner: ClientId
+    ) -> Mapping[ClientId, Shares] | None:
+        """How much of each other client's row is in the row that `learner` uses; None if the method does not say.
 
-        `weights` is the learner's row of the relation graph; empty if there is none.
+        For every shared id of the learner (`shared.travelling[learner]`) and every other client j a share s_j, 0 where
+        j has no such row, so that the learner's row U becomes U + Σ_j s_j (U_j − U). `state` is the one that
+        `aggregate` returned for these uploads. `pfedeg predict --explain` needs this; training does not.
         """
         return None
 

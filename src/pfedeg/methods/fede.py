@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pfedeg.engine.interface import Absorb
 from pfedeg.graphs.alignment import ClientId, Shared
-from pfedeg.methods.base import Method, State, Strategy
+from pfedeg.methods.base import Method, Shares, State, Strategy
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.methods.mixing import mean
 
@@ -26,10 +26,11 @@ class FedE(Strategy):
         return state, {client: Download({"entity": rows[client]}) for client in selected}
 
     def shares(
-        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
-    ) -> dict[ClientId, float]:
+        self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], learner: ClientId
+    ) -> dict[ClientId, Shares]:
         """Every owner has the same share."""
-        return {name: 1 / len(owners) for name in owners if name != learner}
+        owners = shared.owners[shared.travelling[learner]]
+        return {name: shared.owned(learner, name) / owners for name in shared.clients if name != learner}
 
 
 METHOD = Method(

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from pfedeg.engine.interface import Absorb
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.methods.affinity import distance_weights, overlap_weights
-from pfedeg.methods.base import Method, State, Strategy, Weights
+from pfedeg.methods.base import Method, Shares, State, Strategy, Weights
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.methods.mixing import mix
 from pfedeg.settings import setting, setting_fields
@@ -59,14 +61,14 @@ class Mixing(Strategy):
         return state.get("weights")
 
     def shares(
-        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
-    ) -> dict[ClientId, float]:
-        """The shares p · W_ij / Σ_{k owns e} W_ik, largest first."""
-        total = sum(weights.get(name, 0.0) for name in owners)
-        if not total:
-            return {}
-        found = {name: self.p * weights.get(name, 0.0) / total for name in owners if name != learner}
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], learner: ClientId
+    ) -> dict[ClientId, Shares]:
+        """The shares p · W_ij / Σ_{k owns e} W_ik of the owners j of each shared id e; 0 if that sum is 0."""
+        weights = dict(zip(shared.clients, state["weights"][shared.clients.index(learner)].tolist(), strict=True))
+        given = {name: weights[name] * shared.owned(learner, name) for name in shared.clients}
+        total = np.sum(list(given.values()), 0)
+        share = np.divide(self.p, total, out=np.zeros_like(total), where=total > 0)
+        return {name: share * weight for name, weight in given.items() if name != learner}
 
     def _mix(
         self, shared: Shared, uploads: Mapping[ClientId, Upload], weights: Weights, selected: Sequence[ClientId]

@@ -26,12 +26,6 @@ class Alone(Strategy):
         """Nothing to exchange."""
         return Upload()
 
-    def shares(
-        self, learner: ClientId, owners: Sequence[ClientId], weights: Mapping[ClientId, float]
-    ) -> dict[ClientId, float]:
-        """No other client contributes."""
-        return {}
-
 
 METHOD = Method(
     name="single",

@@ -24,6 +24,7 @@ from pfedeg.methods.exchange import Download, Upload
 from pfedeg.models.base import Tables
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
+from pfedeg.training.last_mix import Change
 from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays
 from pfedeg.training.run_loop import make_result, summary
 
@@ -40,6 +41,7 @@ class SavedState:
     loss: float = 0.0
     seconds: float = 0.0
     before: int = 0  # the round of the previous state
+    change: Change | None = None  # what the download changed, to explain answers
 
 
 def digest(*arrays: Any) -> str:
@@ -111,10 +113,12 @@ class ClientSession:
             self._roll_back_before(number)
             began = time.perf_counter()
             try:
+                change = self._client.change(self.saved.state, download)
                 state, loss = self._client.step(self.saved.state, number, download, self._engine)
             except (InputError, RunError) as error:  # a fault of the method, or training diverged
                 raise ProtocolError(str(error)) from None
-            self._save(SavedState(state, number, received, loss, time.perf_counter() - began, self.saved.round))
+            seconds = time.perf_counter() - began
+            self._save(SavedState(state, number, received, loss, seconds, self.saved.round, change))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.saved.seconds:.1f} s")
         if trains or not lines or lines[-1]["round"] != number:
             self._record(number, download)
@@ -127,14 +131,17 @@ class ClientSession:
         number = request.integer("round", 1)
         self._apply_news(request)
         saved = self.saved if self.saved.round <= number else self._state_before(number + 1)
-        tables = saved.state.tables
+        tables, change = saved.state.tables, saved.change
         if request.arrays or "scalars" in request.fields:
             try:
-                tables = self._client.absorbed(saved.state, self._download(request))
+                download = self._download(request)
+                tables = self._client.absorbed(saved.state, download)
+                change = self._client.change(saved.state, download)
             except InputError as error:
                 raise ProtocolError(str(error)) from None
         metrics = self._client.evaluate(tables, "valid", self._engine)
-        write_arrays(self._work / "evaluated.safetensors", tables._asdict(), {"round": str(number)})
+        arrays = tables._asdict() | (change.arrays() if change else {})
+        write_arrays(self._work / "evaluated.safetensors", arrays, {"round": str(number)})
         self._evaluated = number
         self._add(number, {"valid": summary({self._name: metrics})})
         return Message("evaluate", {"round": number, "valid": metrics_fields(metrics)})
@@ -145,9 +152,11 @@ class ClientSession:
             rounds = request.integer("rounds")
             self._apply_news(request)
             self._folder.truncate_history(rounds)
-            tables, at = self._best()
+            tables, change, at = self._best()
             measured = {split: {self._name: self._client.evaluate(tables, split, self._engine)} for split in SPLITS[1:]}
             result = make_result(self._config, rounds, at, self._folder.history(), measured)
+            if change is not None:
+                self._folder.save_change(self._name, change)
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
             self._tidy()
             self.finished = True
@@ -178,13 +187,13 @@ class ClientSession:
         if lines and lines[-1]["round"] == number:
             self._folder.write_history([*lines[:-1], lines[-1] | more])
 
-    def _best(self) -> tuple[Tables, int]:
-        """The best tables of this client and their round; the latest if none were evaluated."""
+    def _best(self) -> tuple[Tables, Change | None, int]:
+        """The best tables of this client, the last download in them, and their round; the latest without evaluation."""
         path = self._work / "best.safetensors"
         if not path.exists():
-            return self.saved.state.tables, self.saved.round
+            return self.saved.state.tables, self.saved.change, self.saved.round
         arrays, about = read_arrays(path)
-        return Tables(arrays["entity"], arrays["relation"]), int(about["round"])
+        return Tables(arrays["entity"], arrays["relation"]), Change.of(arrays), int(about["round"])
 
     def _tidy(self) -> None:
         """Remove the files that a finished run does not need."""
@@ -232,7 +241,7 @@ class ClientSession:
             "seconds": repr(saved.seconds),
         }
         about |= {"before": str(saved.before)}
-        write_arrays(path, saved.state.arrays(), about)
+        write_arrays(path, saved.state.arrays() | (saved.change.arrays() if saved.change else {}), about)
         self.saved, self._stored = saved, saved.round
 
     def _load(self, name: str) -> SavedState | None:
@@ -242,4 +251,5 @@ class ClientSession:
         arrays, about = read_arrays(path)
         state = ClientState.of(arrays, trained=True, loss=float(about["loss"]))
         times = float(about["loss"]), float(about["seconds"])
-        return SavedState(state, int(about["round"]), about["download"], *times, int(about["before"]))
+        number, before = int(about["round"]), int(about["before"])
+        return SavedState(state, number, about["download"], *times, before, Change.of(arrays))

@@ -4,20 +4,22 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from pfedeg.errors import InputError
+from pfedeg.extras import install_line, require
 
 TESTED = ("1.41", "1.42")  # as in pyproject.toml
-INSTALL = "pip install 'pfedeg[flower]'"
 OFFLINE = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}  # environment
 
 
 def check_flower_version() -> None:
     """Refuse to work without Flower, or with a version that was not tested: we use private parts of it."""
+    require("flower", "a federation over a network")
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise InputError(f"a federation over a network needs the `flower` extra: {INSTALL}") from None
+        found = "of an unknown version"
     if ".".join(found.split(".")[:2]) not in TESTED:
-        raise InputError(f"flwr {found} is installed; pfedeg works with flwr {' and '.join(TESTED)} only: {INSTALL}")
+        works = f"pfedeg works with flwr {' and '.join(TESTED)} only"
+        raise InputError(f"flwr {found} is installed; {works}: {install_line('flower')}")
 
 
 def superlink_command(*options: str) -> list[str]:

@@ -17,6 +17,7 @@ from pfedeg.network.client_session import digest
 from pfedeg.network.server_transport import RemoteTransport
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
+from pfedeg.training.last_mix import Mix
 from pfedeg.training.rounds import Round
 from pfedeg.training.run_folder import CHECKPOINT, Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
@@ -85,7 +86,7 @@ class ServerRun(RunLoop):
     def _checkpoint_due(self) -> bool:
         return True  # clients can roll back one round only, so a checkpoint must follow every round
 
-    def _keep_best(self, members: list[ClientId]) -> None:
+    def _keep_best(self, members: list[ClientId], mix: Mix | None) -> None:
         self._transport.best_round = self._progress.round
 
     def _history_line(self, done: Round) -> dict[str, Any]:

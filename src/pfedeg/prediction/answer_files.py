@@ -40,9 +40,16 @@ def writer(out: Path, columns: Sequence[str]) -> Iterator[Write]:
                 if out.suffix == ".csv":
                     table = csv.DictWriter(file, columns, lineterminator="\n")
                     table.writeheader()
-                    yield table.writerows
+                    yield lambda rows: table.writerows(map(_as_text, rows))
                 else:
                     yield lambda rows: file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _as_text(row: Row) -> Row:
+    """The row with lists as JSON text."""
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for name, value in row.items()
+    }
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
@@ -50,7 +57,13 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"rank": pa.int32(), "score": pa.float32(), "probability": pa.float32()}
+    kinds = {"rank": pa.int32(), "score": pa.float32(), "probability": pa.float32(), "cases": pa.int32()}
+    number, text = pa.float32(), pa.string()
+    fact = {"head": text, "relation": text, "tail": text, "similarity": number}
+    change = {"without": text, "rank": pa.int32(), "score": number, "rank_change": pa.int32(), "score_change": number}
+    change |= {"head_share": number, "tail_share": number}
+    kinds |= {"nearest_facts": pa.list_(pa.struct(list(fact.items())))}
+    kinds |= {"influence": pa.list_(pa.struct(list(change.items())))}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     buffered: list[Row] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as table:

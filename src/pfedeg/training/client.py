@@ -18,6 +18,7 @@ from pfedeg.models.base import Tables, start_rows
 from pfedeg.optimizers.base import OptimizerState
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Evaluator, Metrics
+from pfedeg.training.last_mix import Change
 
 KNOWLEDGE = Contents((SharedTable("entity", partial=True),))
 
@@ -103,6 +104,14 @@ class Client:
     def absorbed(self, state: ClientState, download: Download) -> Tables:
         """The tables with downloaded rows in place of the client's own."""
         return self._replaced(state.tables, self._knowledge(state, download))
+
+    def change(self, state: ClientState, download: Download) -> Change | None:
+        """What a download changes in the rows of shared entities; None if the method exchanges no tables."""
+        found = self._knowledge(state, download)
+        if found is None:
+            return None
+        rows = self._rows[np.searchsorted(self.travelling, found.ids)].astype(np.int32)
+        return Change(rows, found.values - state.tables.entity[rows])
 
     def upload(self, state: ClientState) -> Upload:
         """The upload, checked against what the method declares."""

@@ -1,6 +1,7 @@
 """Answers to questions (h, r, ?) and (?, r, t) from a client's tables, with names."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -28,6 +29,7 @@ class Prediction:
     known: Split | None
     label: str | None = None  # display label of the entity
     probability: float | None = None  # of being correct; None if the run is not calibrated
+    cases: int | None = None  # the number of validation answers that the probability rests on
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,22 @@ class Calibration:
 
     scores: tuple[float, ...]
     probabilities: tuple[float, ...]
+    cases: tuple[int, ...] = ()  # the number of answers that each point rests on; empty if it was not recorded
 
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities of scores."""
         return np.interp(scores, self.scores, self.probabilities)
+
+    def cases_at(self, scores: NDArray[np.float64]) -> list[int | None]:
+        """The number of answers that each probability rests on: between two points, the smaller one of theirs."""
+        if not self.cases:
+            return [None] * len(scores)
+        last = len(self.scores) - 1
+        right = np.minimum(np.searchsorted(self.scores, scores, "left"), last)
+        left = np.clip(np.searchsorted(self.scores, scores, "right") - 1, 0, last)
+        cases = np.array(self.cases)
+        found: list[int | None] = np.minimum(cases[left], cases[right]).tolist()
+        return found
 
 
 class Answerer:
@@ -55,7 +69,7 @@ class Answerer:
         calibration: Calibration | None = None,
     ) -> None:
         """Index the known answers of the graph once."""
-        self._engine, self._model, self._tables, self._graph, self._side = engine, model, tables, graph, side
+        self._engine, self._model, self._tables, self._graph, self.side = engine, model, tables, graph, side
         self._calibration = calibration
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
 
@@ -70,13 +84,36 @@ class Answerer:
             raise InputError(f"k: {k} is out of range; it must be at least 1")
         k = min(k, len(self._graph.entities))
         step = max(1, MAX_SCORES // len(self._graph.entities))
-        compose = self._model.compose if self._side == "tail" else self._model.compose_inverse
         for first in range(0, len(questions), step):
-            given, relation = np.array(questions[first : first + step], np.int64).T
-            queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
-            scores = self._engine.scores(self._model, self._tables, np.ascontiguousarray(queries))
-            for question, row in zip(questions[first : first + step], scores, strict=True):
+            batch = questions[first : first + step]
+            for question, row in zip(batch, self._scores(batch), strict=True):
                 yield self._best(row, self.facts(question), k, hidden, min_score)
+
+    def with_tables(self, tables: Tables) -> "Answerer":
+        """The same with other tables, and without probabilities."""
+        other = copy(self)
+        other._tables, other._calibration = tables, None
+        return other
+
+    def standing(
+        self, question: tuple[int, int], entities: Sequence[int], hidden: Sequence[Split]
+    ) -> list[tuple[int, float]]:
+        """Rank and score of some entities among all answers to a question without those in hidden splits."""
+        (scores,) = self._scores([question]).copy()
+        others = np.ones(len(scores), bool)
+        others[[e for e, split in self.facts(question).items() if split in hidden]] = False
+        found = []
+        for entity in entities:
+            better = (scores > scores[entity]) | ((scores == scores[entity]) & (np.arange(len(scores)) < entity))
+            found.append((1 + int((better & others).sum()), float(scores[entity])))
+        return found
+
+    def _scores(self, questions: Sequence[tuple[int, int]]) -> Mat:
+        """The scores of all entities as answers."""
+        compose = self._model.compose if self.side == "tail" else self._model.compose_inverse
+        given, relation = np.array(questions, np.int64).T
+        queries = compose(self._tables.entity[given], self._tables.relation[relation]).astype(np.float32)
+        return self._engine.scores(self._model, self._tables, np.ascontiguousarray(queries))
 
     def facts(self, question: tuple[int, int]) -> dict[int, Split]:
         """The known answers to a question, with their split."""
@@ -96,11 +133,12 @@ class Answerer:
         floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
         candidates = np.flatnonzero((scores >= max(floor, min_score)) & (scores > -inf))
         order = candidates[np.argsort(-scores[candidates], kind="stable")][:k]  # ties by name
-        chances = self._calibration(scores[order].astype(np.float64)).tolist() if self._calibration else [None] * k
-        names = [self._graph.entities[e] for e in order.tolist()]
+        best, names = scores[order].astype(np.float64), [self._graph.entities[e] for e in order.tolist()]
+        chances: list[float | None] = self._calibration(best).tolist() if self._calibration else [None] * len(order)
+        cases = self._calibration.cases_at(best) if self._calibration else [None] * len(order)
         return [
-            Prediction(rank, name, float(scores[e]), facts.get(e), self._graph.labels.get(name), chance)
-            for rank, (e, name, chance) in enumerate(zip(order.tolist(), names, chances, strict=False), 1)
+            Prediction(rank, name, float(scores[e]), facts.get(e), self._graph.labels.get(name), chance, number)
+            for rank, (e, name, chance, number) in enumerate(zip(order.tolist(), names, chances, cases, strict=True), 1)
         ]
 
 
@@ -120,7 +158,7 @@ def predict(
 ) -> list[Prediction]:
     """The k best answers to (head, relation, ?) or (?, relation, tail); known answers only if `known`."""
     side, question = parse_question(graph, relation, head, tail)
-    answerer = Answerer(engine, model, tables, graph, side, calibration if side == "tail" else None)
+    answerer = Answerer(engine, model, tables, graph, side, calibration)
     return next(answerer.answers([question], k, hidden=() if known else SPLITS, min_score=min_score))
 
 

@@ -18,6 +18,7 @@ from pfedeg.training.client import ClientState, build_clients
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import InProcess, PooledInProcess
+from pfedeg.training.last_mix import Mix
 from pfedeg.training.link_prediction import Prediction, predict
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
@@ -52,6 +53,7 @@ class Training(RunLoop):
         super().__init__(config, config.build_strategy(threads), RunFolder(Path(out)) if out else None)
         self.federation = federation
         self.tables: dict[ClientId, Tables] = {}
+        self._mix: Mix | None = None  # the last mix in these tables
         self._engine = engine or default_engine(threads)
         shared = federation.shared(secret=secret)
         warn_about(federation, shared, config.method_type)
@@ -89,15 +91,19 @@ class Training(RunLoop):
         pool = build_clients(merged.graphs, alone, config, self._strategy)[POOL]
         return alone, PooledInProcess(pool, clients, self._engine)
 
-    def _keep_best(self, members: list[ClientId]) -> None:
+    def _keep_best(self, members: list[ClientId], mix: Mix | None) -> None:
         evaluated = self._transport.evaluated()
         self.tables |= {name: evaluated[name] for name in members}
+        if self._folder is not None and self.config.method_type.is_federated:
+            self._mix = mix
 
     def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
         return self._transport.measure(self.tables, split)
 
     def _save_result(self, result: dict[str, Any]) -> None:
         if self._folder is not None:
+            if self._mix is not None:
+                self._folder.save_mix(self._mix, self._shared)
             self._folder.finish(self.tables, self.federation.graphs, result)
 
     def _checkpoint_arrays(self) -> Arrays:
@@ -108,6 +114,8 @@ class Training(RunLoop):
         for i, name in enumerate(self.federation.graphs):
             if name in self.tables:
                 arrays |= {f"best/{i}/{kind}": table for kind, table in self.tables[name]._asdict().items()}
+        if self._mix is not None:
+            arrays |= {f"mix/{name}": array for name, array in self._mix.arrays().items()}
         return arrays
 
     def _checkpoint_fields(self) -> dict[str, Any]:
@@ -115,6 +123,7 @@ class Training(RunLoop):
         return super()._checkpoint_fields() | {
             "trained": [each.trained for each in states],
             "loss": [each.loss for each in states],
+            "mix": self._mix.fields() if self._mix is not None else None,
         }
 
     def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
@@ -124,6 +133,8 @@ class Training(RunLoop):
             for i, name in enumerate(self.federation.graphs)
             if f"best/{i}/entity" in arrays
         }
+        mixed = {name.removeprefix("mix/"): array for name, array in arrays.items() if name.startswith("mix/")}
+        self._mix = Mix.of(mixed, fields["mix"]) if fields.get("mix") else None
         self._transport.states = {
             name: ClientState.of(arrays, fields["trained"][i], fields["loss"][i], f"client/{i}/")
             for i, name in enumerate(self._transport.states)

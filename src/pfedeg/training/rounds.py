@@ -14,6 +14,7 @@ from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.training.evaluation import Metrics
+from pfedeg.training.last_mix import Mix
 
 
 class Update(NamedTuple):
@@ -51,6 +52,7 @@ class Round:
     bytes_up: int
     bytes_down: int
     state: State  # of the strategy, for checkpoints
+    mix: Mix | None = None  # the last mix in the evaluated tables; dropped before users see the round
 
 
 def run(
@@ -80,13 +82,15 @@ def run(
         if not selected:
             return
         state, downloads = _aggregate(strategy, state, shared, latest, selected, width)
+        mix = Mix(number, tuple(selected), dict(latest), state)
         updates = transport.exchange(number, downloads)
         latest |= {client: update.upload for client, update in updates.items()}
         metrics = None
         if number % eval_every == 0 or number == rounds:
             final = None
             if evaluate == "after_aggregation":
-                _, final = _aggregate(strategy, state, shared, latest, shared.clients, width)
+                after, final = _aggregate(strategy, state, shared, latest, shared.clients, width)
+                mix = Mix(number, shared.clients, dict(latest), after)
             metrics = transport.evaluate(number, "valid", final)
         yield Round(
             number=number,
@@ -98,6 +102,7 @@ def run(
             bytes_up=sum(update.upload.nbytes for update in updates.values()),
             bytes_down=sum(download.nbytes for download in downloads.values()),
             state=state,
+            mix=mix,
         )
 
 

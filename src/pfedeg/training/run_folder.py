@@ -17,13 +17,18 @@ from safetensors.numpy import save
 
 from pfedeg.errors import InputError
 from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_json, writing
-from pfedeg.graphs.alignment import ClientId
-from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.graphs.alignment import ClientId, Shared
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
 from pfedeg.models.base import Tables
+from pfedeg.training.calibration_file import read_calibrations, write_calibrations
 from pfedeg.training.config import Config
+from pfedeg.training.last_mix import Change, Mix, SavedMix, pack_mix, unpack_mix
+from pfedeg.training.link_prediction import Calibration
 
 Arrays = dict[str, NDArray[Any]]
 CHECKPOINT = "checkpoint.safetensors"
+MIX = "mix.safetensors"
+RECEIVED = "received.safetensors"
 SCHEMA = 2  # of the files in a run folder
 
 
@@ -172,6 +177,29 @@ class RunFolder:
         if not keep_checkpoint:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
+    def save_mix(self, mix: Mix, shared: Shared) -> None:
+        """Save the last mix in the tables that the run keeps."""
+        write_arrays(self.path / MIX, *pack_mix(mix, shared))
+
+    def mix(self) -> SavedMix | None:
+        """The saved last mix, if there is one."""
+        path = self.path / MIX
+        if not path.exists():
+            return None
+        try:
+            return unpack_mix(*read_arrays(path))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: damaged ({error})") from None
+
+    def save_change(self, client: ClientId, change: Change) -> None:
+        """Save what the last mix changed in a client's tables, where other clients' uploads are not known."""
+        write_arrays(self._home(client) / RECEIVED, change.arrays(), {"client": client})
+
+    def change(self, client: ClientId) -> Change | None:
+        """What `save_change` saved, if anything."""
+        path = self._home(client) / RECEIVED
+        return Change.of(read_arrays(path)[0]) if path.exists() else None
+
     def _home(self, client: ClientId) -> Path:
         return self.path / "clients" / safe_name(client)
 
@@ -189,25 +217,13 @@ class RunFolder:
                 raise InputError(f"{path}: damaged ({name} is not a finite float32 table)")
         return Tables(arrays["entity"], arrays["relation"])
 
-    def save_calibration(self, client: ClientId, scores: Sequence[float], probabilities: Sequence[float]) -> None:
-        """Save the points of a curve from a client's scores to probabilities."""
-        points = {"scores": list(scores), "probabilities": list(probabilities)}
-        write_json(self._home(client) / "calibration.json", points)
+    def save_calibrations(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
+        """Save a client's curves from scores to probabilities."""
+        write_calibrations(self._home(client) / "calibration.json", curves)
 
-    def calibration(self, client: ClientId) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """The saved calibration points, checked; None if there are none."""
-        path = self._home(client) / "calibration.json"
-        if not path.exists():
-            return None
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            points = np.array([content["scores"], content["probabilities"]], np.float64)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}: damaged ({error}); remove it, or run `pfedeg calibrate` again") from None
-        rising = points.shape[1] > 0 and bool((np.diff(points) >= 0).all())
-        if not np.isfinite(points).all() or not rising or points[1, 0] < 0 or points[1, -1] > 1:
-            raise InputError(f"{path}: damaged (not a rising curve of probabilities); run `pfedeg calibrate` again")
-        return tuple(points[0].tolist()), tuple(points[1].tolist())
+    def calibrations(self, client: ClientId) -> dict[Side, Calibration]:
+        """A client's saved curves; none if it is not calibrated."""
+        return read_calibrations(self._home(client) / "calibration.json")
 
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""

@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from pfedeg.graphs.knowledge_graph import SPLITS, Split
 from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics, weighted
+from pfedeg.training.last_mix import Mix
 from pfedeg.training.rounds import Round, Transport, run
 from pfedeg.training.run_folder import Arrays, RunFolder
 
@@ -137,7 +138,7 @@ class RunLoop(ABC):
             self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
             if self._checkpoint_due():
                 self.save()
-            yield done
+            yield replace(done, mix=None)  # whoever collects rounds must not collect the uploads of each
             if progress.stopped:
                 return
 
@@ -154,7 +155,7 @@ class RunLoop(ABC):
             best, at, stale = progress.best.get(scope, (-1.0, 0, 0))
             if not metric.triples or metric.mrr > best:  # without validation triples, keep the last tables
                 progress.best[scope] = (metric.mrr if metric.triples else -1.0, done.number, 0)
-                self._keep_best(members)
+                self._keep_best(members, done.mix)
             else:
                 progress.best[scope] = (best, at, stale + 1)
                 if stale + 1 >= self.config.patience:
@@ -177,8 +178,8 @@ class RunLoop(ABC):
         return time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
     @abstractmethod
-    def _keep_best(self, members: list[ClientId]) -> None:
-        """Keep the tables that were just evaluated as the best of these clients."""
+    def _keep_best(self, members: list[ClientId], mix: Mix | None) -> None:
+        """Keep the tables that were just evaluated as the best of these clients, and the last mix in them."""
 
     @abstractmethod
     def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:

@@ -1,5 +1,6 @@
 """Opens a saved run: settings, result, history, and tables for evaluation and prediction."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from pfedeg.settings import build_settings
 from pfedeg.text import suggest
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
+from pfedeg.training.last_mix import Change, SavedMix
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
 from pfedeg.training.run_folder import RunFolder
 
@@ -140,7 +142,8 @@ class Run:
         """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
         client = self.find_client(client)
         parts = self._engine, self.built_model, self.tables(client), self.graph(client)
-        return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
+        curve = self.calibration(client, "head" if question.get("head") is None else "tail")
+        return predict(*parts, relation=relation, calibration=curve, **question)
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """The number of answers to a question that the client already knows."""
@@ -154,16 +157,23 @@ class Run:
         """An answerer for many questions to one client."""
         client = self.find_client(client)
         parts = self._engine, self.built_model, self.tables(client), self.graph(client)
-        return Answerer(*parts, side, self.calibration(client) if side == "tail" else None)
+        return Answerer(*parts, side, self.calibration(client, side))
 
-    def calibration(self, client: ClientId) -> Calibration | None:
-        """The curve saved by `pfedeg calibrate`, if any."""
-        found = self._folder.calibration(client)
-        return Calibration(*found) if found else None
+    def calibration(self, client: ClientId, side: Side = "tail") -> Calibration | None:
+        """The curve for predicted tails or heads that `pfedeg calibrate` saved, if any."""
+        return self._folder.calibrations(client).get(side)
 
-    def calibrate(self, client: ClientId, calibration: Calibration) -> None:
-        """Save a curve with the run."""
-        self._folder.save_calibration(client, calibration.scores, calibration.probabilities)
+    def calibrate(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
+        """Save curves with the run."""
+        self._folder.save_calibrations(client, curves)
+
+    def mix(self) -> SavedMix | None:
+        """The last mix before the tables of this run; a run over a network, or of an earlier version, has none."""
+        return self._folder.mix()
+
+    def received(self, client: ClientId) -> Change | None:
+        """What the last mix changed in a client's tables, as the folder of a client in a federation has it."""
+        return self._folder.change(client)
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
         """The entities with the most similar embeddings by cosine, best first."""

@@ -8,8 +8,8 @@ from pfedeg.experiments.report import page, render
 from pfedeg.experiments.report.results import Results
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
+from pfedeg.extras import require
 from pfedeg.files import write_bytes
-from pfedeg.plots import require_matplotlib
 from pfedeg.text import plural
 
 
@@ -58,7 +58,7 @@ def _check_target(out: Path, kind: str) -> None:
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        require_matplotlib(f"--format {kind}", "--format md and csv work without it")
+        require("plot", f"--format {kind}", "--format md and csv work without it")
     if kind == "png":
         render.check_folder(out)
     elif not out.parent.is_dir():
