@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
+from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Known
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables
@@ -163,6 +164,12 @@ def default_engine(threads: int | None = None) -> MultiThreaded:
     from pfedeg.engine.compiled.engine import CompiledEngine
 
     return CompiledEngine(threads or cores())
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise InputError unless this is a number of threads, or None for all cores."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads: {threads!r} is not a number of cores; omit it to use all")
 
 
 def cores() -> int:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,9 +22,16 @@ class Federation:
 
     def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph], source: str = "") -> None:
         """Check that every client has training triples."""
+        if not isinstance(graphs, Mapping):
+            raise InputError(f"expected the clients' graphs by name, not {graphs!r:.80}{_reading(graphs)}")
         if not graphs:
             raise InputError("a federation needs at least one client")
         for client, graph in graphs.items():
+            if not isinstance(client, str):
+                raise InputError(f"client {client!r}: its name is not a text")
+            if not isinstance(graph, KnowledgeGraph):
+                hint = "`pfedeg.KnowledgeGraph.from_names(triples)` makes one from (head, relation, tail) triples"
+                raise InputError(f"client {client!r}: expected a KnowledgeGraph, not {graph!r:.80}; {hint}")
             if not len(graph.train):
                 raise InputError(f"client {client!r} has no training triples; add some or remove the client")
         self.graphs = {normal(client): graphs[client] for client in sorted(graphs, key=normal)}
@@ -82,6 +89,28 @@ class Federation:
                 triples = graph.triples(split)
                 digest.update(len(triples).to_bytes(8, "little") + triples.astype("<i4").tobytes())
         return digest.hexdigest()
+
+
+def require_federation(value: Any) -> Federation:
+    """The federation; InputError with the likely fix if it is something else, such as a path."""
+    if isinstance(value, Federation):
+        return value
+    hint = _reading(value)
+    if isinstance(value, Mapping):
+        hint = "; `pfedeg.Federation(graphs)` makes one from the clients' graphs by name"
+    elif callable(value):
+        hint = "; did you forget the parentheses?"
+    found = "a mapping" if isinstance(value, Mapping) else f"{value!r:.80}"
+    raise InputError(f"expected a Federation, not {found}{hint or '; `pfedeg.Federation.read(path)` reads one'}")
+
+
+def _reading(value: Any) -> str:
+    """How to make a federation from something that was given in its place."""
+    if not isinstance(value, str | os.PathLike):
+        return ""
+    if os.fspath(value) == "world" and not Path("world").exists():
+        return "; did you mean `pfedeg.Federation.world()`?"
+    return f"; did you mean `pfedeg.Federation.read({os.fspath(value)!r})`?"
 
 
 def partition(triples: Named, clients: int, seed: int, labels: Mapping[str, str] | None = None) -> Federation:

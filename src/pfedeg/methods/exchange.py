@@ -52,6 +52,11 @@ class Contents:
 
         `shared` has the sorted ids of the entities that the client shares with others.
         """
+        if not isinstance(message, Upload):
+            raise ValueError(f"a {type(message).__name__}, not an Upload or a Download")
+        for what, found in (("tables", message.tables), ("scalars", message.scalars)):
+            if not isinstance(found, Mapping):
+                raise ValueError(f"{what}: a {type(found).__name__}, not a mapping by name")
         _check_names("tables", message.tables, [table.name for table in self.tables])
         _check_names("scalars", message.scalars, self.scalars)
         for name, value in message.scalars.items():
@@ -69,7 +74,12 @@ def _check_names(what: str, found: Mapping[str, object], declared: Sequence[str]
 
 
 def _check_rows(table: SharedTable, rows: Rows, shared: Ids, width: int) -> None:
+    if not isinstance(rows, Rows):
+        raise ValueError(f"table {table.name!r}: a {type(rows).__name__}, not Rows(ids, values)")
     ids, values = rows.ids, rows.values
+    for what, array in (("ids", ids), ("values", values)):
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"table {table.name!r}: its {what} are a {type(array).__name__}, not a numpy array")
     if ids.dtype != np.int32 or ids.ndim != 1:
         raise ValueError(f"table {table.name!r}: its ids are not a list of int32")
     if values.dtype != np.float32 or values.shape != (len(ids), width):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache, cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,11 +137,25 @@ class Run:
             for client in self.clients
         }
 
-    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
-        """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
+    def predict(
+        self,
+        client: ClientId,
+        relation: str,
+        *,
+        head: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        known: bool = False,
+        min_score: float = -inf,
+    ) -> list[Prediction]:
+        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
+
+        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
+        """
         client = self.find_client(client)
         parts = self._engine, self.built_model, self.tables(client), self.graph(client)
-        return predict(*parts, relation=relation, calibration=self.calibration(client), **question)
+        question: dict[str, Any] = {"relation": relation, "head": head, "tail": tail, "k": k, "known": known}
+        return predict(*parts, **question, min_score=min_score, calibration=self.calibration(client))
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """The number of answers to a question that the client already knows."""
