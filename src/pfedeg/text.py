@@ -16,7 +16,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration such as "8 s", "3 min 05 s" or "2 h 10 min"."""
+    """A duration such as "under 1 s", "8 s", "3 min 05 s" or "2 h 10 min"."""
+    if 0 < seconds < 0.5:
+        return "under 1 s"
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return f"{rest} s"
