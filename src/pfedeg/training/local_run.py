@@ -150,14 +150,21 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     threads: int | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> Training:
-    """Train to the end, with settings by name (see `Config`): train(federation, "fede", "rotate", rounds=20)."""
+    """Train to the end: `train(federation, "fede", "rotate", rounds=20, lr=0.005)`.
+
+    `federation` has the data; `method` and `model` are names, `package.module:NAME`, or the objects; all other
+    `settings` are given by name (see `Config` and docs/settings.md). With `out`, the run is saved in this folder, and
+    with `resume` a run saved there continues. `threads` is the number of cores, by default all; it does not affect
+    results. `progress` shows on stderr how far the training is.
+    """
     federation = require_federation(federation)  # before the settings, which may be right
     if isinstance(method, Config):
         raise InputError("expected a method, not a Config; `pfedeg.Training(federation, config)` takes one")
     config = Config(method=method, model=model, **settings)
-    return Training(federation, config, out=out, resume=resume, threads=threads).run()
+    return Training(federation, config, out=out, resume=resume, threads=threads).run(progress)
 
 
 def warn_about(federation: Federation, shared: Shared, method: Method) -> None:

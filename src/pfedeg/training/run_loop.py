@@ -17,6 +17,7 @@ from pfedeg.graphs.knowledge_graph import SPLITS, Split
 from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics, weighted
+from pfedeg.training.progress import rounds_with_progress
 from pfedeg.training.rounds import Round, Transport, run
 from pfedeg.training.run_folder import Arrays, RunFolder
 
@@ -91,9 +92,9 @@ class RunLoop(ABC):
                     self.save()
                 raise
 
-    def run(self) -> Self:
-        """Train to the end."""
-        for _ in self:
+    def run(self, progress: bool = False) -> Self:
+        """Train to the end; with `progress`, show on stderr how far it is."""
+        for _ in rounds_with_progress(self) if progress else self:
             pass
         return self
 
