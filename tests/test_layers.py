@@ -21,6 +21,8 @@ LAYERS = [
     "settings",
     "registry",
     "plots",
+    "latex",
+    "result_table",
     "graphs",
     "models",
     "objectives",

@@ -35,7 +35,11 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Absorb:
-    """How knowledge from the server enters local training. Engines fuse these into the update, so the set is fixed."""
+    """How knowledge from the server enters local training. Engines fuse these into the update, so the set is fixed.
+
+    Clients `replace` their rows by the received ones, `pull` towards them with strength β, or `contrast` with strength
+    μ at a `temperature` τ, with cosines `pooled` or not.
+    """
 
     replace: bool = False  # start the round from the received rows (the paper's "Init")
     pull: float = 0.0  # β of β · ‖E − K‖ (the paper's "Reg")

@@ -18,7 +18,7 @@ from pfedeg.graphs.triples import Ids, Named, normal, sorted_unique
 
 
 class Federation:
-    """The knowledge graph of every client, sorted by client name. `source` is the path in reports."""
+    """The knowledge graph of every client in `graphs`, sorted by name. `source` is the name of the data in reports."""
 
     def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph], source: str = "") -> None:
         """Check that every client has training triples."""
@@ -41,7 +41,7 @@ class Federation:
 
     @classmethod
     def read(cls, path: str | Path, seed: int = 0) -> "Federation":
-        """Read a folder with a subfolder per client, or a Parquet file; unsplit clients are split by the seed.
+        """Read a folder with a subfolder per client, or a Parquet file, at `path`; unsplit clients are split by `seed`.
 
         "world" is the embedded federation, unless a file or folder of that name exists.
         """
@@ -60,7 +60,7 @@ class Federation:
         write_clients(self.graphs, folder)
 
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
-        """The alignment of the clients' entities or relations by name."""
+        """The alignment of the clients' entities or relations (`kind`) by name; `secret` is that of a network run."""
         names = {c: g.entities if kind == "entity" else g.relations for c, g in self.graphs.items()}
         tokens = {name: token(name, secret) for name in set().union(*names.values())}
         return align({client: pack_tokens([tokens[name] for name in part]) for client, part in names.items()})

@@ -48,7 +48,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The costs of several models and methods, and the circumstances."""
+    """The costs of several models and methods in `runs`, with the common `settings` and `threads`.
+
+    `bytes_available` is the free memory. `busy` says that other programs kept the processor from the measurements.
+    """
 
     settings: Mapping[str, Any]
     threads: int

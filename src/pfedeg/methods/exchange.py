@@ -12,7 +12,7 @@ from pfedeg.graphs.triples import Ids
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a client sends after a round: rows by table name, scalars by name."""
+    """What a client sends after a round: rows by table name in `tables`, numbers by name in `scalars`."""
 
     tables: Mapping[str, Rows] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -25,12 +25,15 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Download(Upload):
-    """What a client receives before a round."""
+    """What a client receives before a round: rows by table name in `tables`, numbers by name in `scalars`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTable:
-    """A table that a method exchanges: rows of entities shared with other clients."""
+    """A table called `name` that a method exchanges: rows of entities shared with other clients.
+
+    A row has `width` numbers (default: as many as the model has per entity). In a `partial` table rows may be missing.
+    """
 
     name: str
     width: int | None = None  # numbers per row; None: as many as the model has per entity
@@ -50,7 +53,8 @@ class Contents:
     def check(self, message: Upload, shared: Ids, entity_width: int) -> None:
         """Raise ValueError unless the message has exactly these contents, all finite and of the right shape and type.
 
-        `shared` has the sorted ids of the entities that the client shares with others.
+        `shared` has the sorted ids of the entities that the client shares with others, `entity_width` the numbers per
+        entity.
         """
         if not isinstance(message, Upload):
             raise ValueError(f"a {type(message).__name__}, not an Upload or a Download")

@@ -130,7 +130,7 @@ class Config:
         return found
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some settings changed."""
+        """A copy with `changes` of some settings by name."""
         return type(self)(**{**self.as_dict(), **changes})
 
     @property
@@ -182,7 +182,7 @@ class Config:
         return _built(f"method {self.method}", Strategy, lambda: build(self.method_settings, threads))
 
     def build_recipe(self, absorb: Absorb) -> Recipe:
-        """How clients train."""
+        """How clients train, and `absorb` what they receive."""
         batches = Batches(self.epochs, self.batch, self.negatives, self.sampling, self.chunk, self.loss)
         return Recipe(self.build_model(), self.build_objective(), self.build_optimizer(), batches, absorb)
 

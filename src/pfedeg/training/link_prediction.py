@@ -20,7 +20,10 @@ MAX_SCORES = 1 << 24  # computed at a time
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: its rank, its score, and the split in which the client knows it, if any."""
+    """One answer: an `entity` with its display `label`, its `rank` and `score`, and the split in which it is `known`.
+
+    `probability` is the probability of being correct, if the run is calibrated.
+    """
 
     rank: int
     entity: str

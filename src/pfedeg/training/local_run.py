@@ -29,7 +29,8 @@ POOL = "collective"  # name of the pooled client; random numbers depend on it
 class Training(RunLoop):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
-    With `out`, the run is saved in a run folder; with `resume`, a run saved there continues.
+    The run has the settings `config` (default: all defaults). With `out`, it is saved in a run folder; with `resume`, a
+    run saved there continues. `engine` computes, by default compiled code on so many `threads` (default: all cores).
     """
 
     _transport: InProcess

@@ -40,7 +40,11 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What happened in one round."""
+    """What happened in round `number`: the mean `loss` of every client that was `selected`, `seconds`, and traffic.
+
+    `metrics` of all clients on validation triples are there if the round was evaluated. `weights` is the relation graph
+    W of the method, `bytes_up` and `bytes_down` is what clients sent and received, `state` that of the strategy.
+    """
 
     number: int
     selected: tuple[ClientId, ...]

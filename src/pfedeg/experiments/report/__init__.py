@@ -5,12 +5,15 @@ from pathlib import Path
 
 from pfedeg.errors import InputError
 from pfedeg.experiments.report import render
+from pfedeg.experiments.report.latex import latex
 from pfedeg.experiments.report.results import Results
+from pfedeg.experiments.report.run_table import run_table
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
 from pfedeg.files import write_bytes
 from pfedeg.plots import require_matplotlib
 from pfedeg.text import plural
+from pfedeg.training.progress import ProgressLine
 
 
 def write(
@@ -35,7 +38,7 @@ def write(
         notify(line)
     runs = plural(sum(len(entry.runs) for entry in results.entries), "run")
     if kind == "csv":
-        write_bytes(out, render.numbers(results).encode())
+        write_bytes(out, run_table(results).to_csv().encode())
         return f"{out}: {runs}"
     tests = {}
     if kind != "png":
@@ -46,11 +49,39 @@ def write(
     if kind == "png":
         return f"{out}: {plural(render.pictures(out, sections, notify), 'figure')}"
     subtitle = _subtitle(results, folder)
-    text = (
-        render.page(title, subtitle, sections, notify) if kind == "html" else render.markdown(title, subtitle, sections)
-    )
+    if kind == "html":
+        text = render.page(title, subtitle, sections, notify)
+    else:
+        text = (latex if kind == "tex" else render.markdown)(title, subtitle, sections)
     write_bytes(out, text.encode())
     return f"{out}: {runs}"
+
+
+def report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    published: str | Path | None = None,
+    format: str | None = None,
+    title: str = "Results",
+    quick: bool = False,
+    progress: bool = False,
+) -> Results:
+    """The finished runs in a `folder` and its subfolders, grouped for comparison; `run_table` has them as a table.
+
+    With `out`, a report is written, too: in the `format` html, md, csv, tex or png (default: from the extension), with
+    this `title`, compared with results in the CSV file `published`. `quick` skips significance tests, and `progress`
+    shows on stderr what is done.
+    """
+    found = Path(published) if published is not None else None
+    line = ProgressLine("report")
+    notify: Callable[[str], None] = (lambda text: line.show(text, True)) if progress else lambda text: None
+    if out is not None:
+        try:
+            write(Path(folder), Path(out), found, format, title, quick, notify)
+        finally:
+            line.clear()
+    return Results.read(Path(folder), found)
 
 
 def _check_target(out: Path, kind: str) -> None:
@@ -58,7 +89,7 @@ def _check_target(out: Path, kind: str) -> None:
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        require_matplotlib(f"--format {kind}", "--format md and csv work without it")
+        require_matplotlib(f"--format {kind}", "--format md, csv and tex work without it")
     if kind == "png":
         render.check_folder(out)
     elif not out.parent.is_dir():

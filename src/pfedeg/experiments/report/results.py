@@ -127,7 +127,11 @@ class Entry:
 
 @dataclass
 class Results:
-    """All entries of a folder, in report order."""
+    """The runs of a folder as `entries`, in report order: a method with its settings on a dataset, with a run per seed.
+
+    `published` results stand beside them. Left out are runs that are `unfinished`, `damaged` (with the reason) or
+    `duplicates` of others; `missing` names plug-ins that are not installed here.
+    """
 
     entries: list[Entry]
     unfinished: list[Path]
@@ -165,7 +169,7 @@ class Results:
         return [setup for setup in self.setups if methods[setup] > 1 or setup not in in_studies or setup in fullest]
 
     def at(self, setup: Setup) -> list[Entry]:
-        """The entries to compare: per method the one closest to its defaults, then the best by validation."""
+        """The entries of a `setup` to compare: per method that closest to its defaults, then the best by validation."""
         chosen: dict[str, Entry] = {}
         for entry in self.entries:
             if entry.setup == setup:
