@@ -66,7 +66,7 @@ def test_report_gives_the_results_and_writes_the_file(
     run_cli("report", runs, "--out", tmp_path / "cli.md", "--quick", "--title", "Trees")
     assert (tmp_path / "cli.md").read_bytes() == (tmp_path / "report.md").read_bytes()
     pfedeg.report(runs, tmp_path / "report.csv")
-    table = pfedeg.run_table(pfedeg.report(runs))
+    table = pfedeg.report(runs).table()
     assert table.to_csv() == (tmp_path / "report.csv").read_text()
     assert {row["method"] for row in table} == {"single", "fede", "pfedeg-plus"}
     assert table.to_arrow().num_rows == len(table) == 3 * 4
@@ -119,6 +119,7 @@ def test_tune_gives_settings_to_train_with(synthetic: Federation, capsys: pytest
     ("options", "message"),
     [
         ({"over": {"learning_rate": [1]}}, "over: no setting 'learning_rate' of FedE, TransE"),
+        ({"over": ["lr"]}, "over: expected values by setting, as in {'lr': [0.001, 0.01]}, not ['lr']"),
         ({"over": {"lr": 0.1}}, "over: lr: expected a list of values, not 0.1"),
         ({"over": {"lr": [-1.0]}}, "lr: -1.0 is out of range"),
         ({"over": {"beta": [1.0]}}, "over: no setting 'beta' of FedE, TransE"),
@@ -154,6 +155,10 @@ def test_import_gives_a_graph_and_writes_the_folder(tmp_path: Path) -> None:
         ({"format": "cvs"}, "unknown format 'cvs'; did you mean 'csv'?"),
         ({"out": "{tmp}"}, "already exists"),
         ({"sources": "{tmp}/none.csv"}, "none.csv: no such file or folder"),
+        ({"sources": []}, "sources: there is nothing to import"),
+        ({"literals": "kep"}, "literals: unknown value 'kep'; did you mean 'keep'?"),
+        ({"buckets": 1}, "buckets: 1 is out of range; it must be 2 to 1000"),
+        ({"columns": "1,2,3"}, "columns: expected head, relation and tail, as in ['1', '2', '3'], not '1,2,3'"),
     ],
 )
 def test_import_refuses_what_it_cannot_read(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -165,6 +170,14 @@ def test_import_refuses_what_it_cannot_read(tmp_path: Path, options: dict[str, A
         )
     assert message in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_reports_and_exports_of_other_objects_are_refused(synthetic: Federation, tmp_path: Path) -> None:
+    training: Any = pfedeg.Training(synthetic, pfedeg.Config("fede", **TINY))
+    with pytest.raises(InputError, match=r"expected a run folder or a Run, not a Training; `pfedeg\.Run\(path\)`"):
+        pfedeg.export(training, tmp_path / "out", "parquet")
+    with pytest.raises(InputError, match="expected a folder of runs, not a Training"):
+        pfedeg.report(training)
 
 
 def test_export_gives_the_folders(runs: Path, tmp_path: Path) -> None:

@@ -100,4 +100,10 @@ def test_latex_is_a_booktabs_table() -> None:
 def test_text_is_escaped() -> None:
     assert escape("a\\b~c^d\x1b") == r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d\textbackslash{}x1b"
     assert all(not set("&%#_").intersection(re.sub(r"\\.", "", escape(char))) for char in SPECIAL)
+    assert escape("-0.0012 … -3 of 1-2, x-1") == r"$-$0.0012 \ldots{} $-$3 of 1-2, x-1"
     check_latex(TABLE.to_latex("".join(SPECIAL)))
+
+
+def test_an_unknown_column_is_named() -> None:
+    with pytest.raises(InputError, match="unknown column 'mr'; did you mean 'mrr'"):
+        TABLE.column("mr")

@@ -30,7 +30,6 @@ SECTIONS = {
         "experiments.tuning",
         "experiments.report",
         "experiments.report.results",
-        "experiments.report.run_table",
         "exporting.registry",
         "result_table",
     ),

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pfedeg.errors import RunError as RunError
     from pfedeg.experiments.report import report as report
     from pfedeg.experiments.report.results import Results as Results
-    from pfedeg.experiments.report.run_table import run_table as run_table
     from pfedeg.experiments.tuning import Tuning as Tuning
     from pfedeg.experiments.tuning import tune as tune
     from pfedeg.exporting.registry import export as export
@@ -100,7 +99,6 @@ _MODULES = {
     "import_client": "importing.from_python",
     "inspect": "inspection.from_python",
     "report": "experiments.report",
-    "run_table": "experiments.report.run_table",
     "setting": "settings",
     "train": "training.local_run",
     "tune": "experiments.tuning",
@@ -151,7 +149,6 @@ __all__ = [
     "import_client",
     "inspect",
     "report",
-    "run_table",
     "setting",
     "train",
     "tune",

@@ -1,5 +1,6 @@
 """Tables for LaTeX: booktabs, numbers aligned to the right, special characters escaped."""
 
+import re
 from collections.abc import Sequence
 
 from pfedeg.text import printable
@@ -35,8 +36,9 @@ SPECIAL = {
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX source that prints the same."""
-    return "".join(SPECIAL.get(char, char) for char in printable(text))
+    """Text as LaTeX source that prints the same; the hyphen of a negative number becomes a minus sign."""
+    signed = re.sub(r"(?<![\w.-])-(?=\d)", "−", printable(text))
+    return "".join(SPECIAL.get(char, char) for char in signed)
 
 
 def bold(source: str) -> str:

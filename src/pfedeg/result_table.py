@@ -8,6 +8,7 @@ from typing import Any
 
 from pfedeg.errors import InputError
 from pfedeg.latex import booktabs, escape
+from pfedeg.text import suggest
 
 Cell = int | float | str | None
 
@@ -32,6 +33,8 @@ class ResultTable:
 
     def column(self, name: str) -> list[Cell]:
         """The values of the column called `name`."""
+        if name not in self.columns:
+            raise InputError(f"unknown column {name!r}{suggest(name, self.columns)}")
         return [row[self.columns.index(name)] for row in self.rows]
 
     def to_arrow(self) -> Any:

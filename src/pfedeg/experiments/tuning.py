@@ -102,6 +102,8 @@ class Candidate:
 def check_candidates(over: Mapping[str, Sequence[Any]], config: Config) -> dict[str, list[Any]]:
     """The values to try of each setting, checked."""
     settings = [name for name in config.as_dict() if name not in NOT_TUNED]
+    if not isinstance(over, Mapping):
+        raise InputError(f"over: expected values by setting, as in {{'lr': [0.001, 0.01]}}, not {over!r:.80}")
     found: dict[str, list[Any]] = {}
     for name, values in over.items():
         if name not in settings:

@@ -1,9 +1,9 @@
 """Import from Python: `pfedeg.import_client`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pfedeg.errors import InputError
 from pfedeg.files import check_free
@@ -16,6 +16,8 @@ from pfedeg.importing.output import summary, write
 from pfedeg.importing.sources import FEDERATIONS, FORMATS, find_sources
 from pfedeg.text import suggest
 from pfedeg.training.progress import ProgressLine
+
+MIN_BUCKETS, MAX_BUCKETS = 2, 1000
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,14 @@ def import_client(
     far the reading is. All other `options` are those of `pfedeg import`, with the same names and defaults: `literals`,
     `buckets`, `blank`, `on_error`, `language`, `delimiter`, `columns` (a list of three), `header`.
     """
-    known = [item.name for item in fields(ImportOptions)]
-    for name in options:
-        if name not in known:
-            raise InputError(f"unknown option {name!r}{suggest(name, known)}")
+    _check(options)
     if format is not None and format not in FORMATS:
         raise InputError(f"unknown format {format!r}{suggest(format, FORMATS)}")
     if out is not None:
         check_free(Path(out))
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
+    if not paths:
+        raise InputError("sources: there is nothing to import")
     found = find_sources([str(path) for path in paths], format)
     if wrong := [source for source in found if source.format in FEDERATIONS]:
         hint = f"import it by `pfedeg import … --format {wrong[0].format}`"
@@ -79,3 +80,20 @@ def import_client(
     if out is not None:
         write(Path(out), graph, report)
     return Imported(Triples(graph.entities, graph.relations, graph.triples), graph.labels, report)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse what the command line refuses."""
+    kinds = get_type_hints(ImportOptions)
+    for name, value in options.items():
+        if name not in kinds:
+            raise InputError(f"unknown option {name!r}{suggest(name, kinds)}")
+        allowed = get_args(kinds[name]) if get_origin(kinds[name]) is Literal else ()
+        if allowed and value not in allowed:
+            raise InputError(f"{name}: unknown value {value!r}{suggest(str(value), allowed)}")
+    buckets, columns = options.get("buckets", MIN_BUCKETS), options.get("columns")
+    if not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
+        raise InputError(f"buckets: {buckets!r} is out of range; it must be {MIN_BUCKETS} to {MAX_BUCKETS}")
+    is_list = isinstance(columns, list | tuple) and len(columns) == 3 and all(isinstance(each, str) for each in columns)
+    if columns is not None and not is_list:
+        raise InputError(f"columns: expected head, relation and tail, as in ['1', '2', '3'], not {columns!r:.80}")

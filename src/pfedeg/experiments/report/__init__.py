@@ -7,7 +7,6 @@ from pfedeg.errors import InputError
 from pfedeg.experiments.report import render
 from pfedeg.experiments.report.latex import latex
 from pfedeg.experiments.report.results import Results
-from pfedeg.experiments.report.run_table import run_table
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
 from pfedeg.files import write_bytes
@@ -38,7 +37,7 @@ def write(
         notify(line)
     runs = plural(sum(len(entry.runs) for entry in results.entries), "run")
     if kind == "csv":
-        write_bytes(out, run_table(results).to_csv().encode())
+        write_bytes(out, results.table().to_csv().encode())
         return f"{out}: {runs}"
     tests = {}
     if kind != "png":
@@ -67,12 +66,14 @@ def report(
     quick: bool = False,
     progress: bool = False,
 ) -> Results:
-    """The finished runs in a `folder` and its subfolders, grouped for comparison; `run_table` has them as a table.
+    """The finished runs in a `folder` and its subfolders, grouped for comparison; `table()` has them all.
 
     With `out`, a report is written, too: in the `format` html, md, csv, tex or png (default: from the extension), with
     this `title`, compared with results in the CSV file `published`. `quick` skips significance tests, and `progress`
     shows on stderr what is done.
     """
+    if not isinstance(folder, str | Path):
+        raise InputError(f"expected a folder of runs, not a {type(folder).__name__}")
     found = Path(published) if published is not None else None
     line = ProgressLine("report")
     notify: Callable[[str], None] = (lambda text: line.show(text, True)) if progress else lambda text: None

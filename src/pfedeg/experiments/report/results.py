@@ -20,7 +20,9 @@ from pfedeg.experiments.report.parts import (
 )
 from pfedeg.experiments.report.published import Published, read_published
 from pfedeg.experiments.report.run_files import data_names, describe_missing, find_runs, why_empty
+from pfedeg.experiments.report.run_table import run_table
 from pfedeg.graphs.alignment import ClientId
+from pfedeg.result_table import ResultTable
 from pfedeg.settings import setting_fields
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.saved_run import Run
@@ -185,6 +187,10 @@ class Results:
             for group in groups
             if len(group) > 1
         ]
+
+    def table(self) -> ResultTable:
+        """A row per run and client, and one for the weighted average of a run (client ""), with published metrics."""
+        return run_table(self.entries, self.published_for)
 
     def published_at(self, setup: Setup) -> dict[str, Mapping[str, float]]:
         """Published metrics for the data and model of a setup, at the paper's settings, by method."""

@@ -1,19 +1,24 @@
 """All runs of a report as one table: a row per run and client, and one for the weighted average of a run."""
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
 from pfedeg.experiments.report.published import METRICS
-from pfedeg.experiments.report.results import Results
 from pfedeg.result_table import ResultTable
 
+if TYPE_CHECKING:
+    from pfedeg.experiments.report.results import Entry
 
-def run_table(results: Results) -> ResultTable:
-    """Settings, metrics and published metrics of every run in `results`; the client "" is the weighted average."""
+
+def run_table(entries: "Iterable[Entry]", published_for: "Callable[[Entry], Mapping[str, float]]") -> ResultTable:
+    """Settings, metrics and published metrics of every run; the client "" is the weighted average."""
     measured = [f"{split}_{name}" for split in ("valid", "test") for name in METRICS]
     head = ["data", "model", "scale", "method", "variant", "seed", "client"]
     head += ["rounds", "best_round", "seconds", "test_triples"]
     rows: list[list[object]] = []
-    for entry in results.entries:
+    for entry in entries:
         setup = entry.setup
-        published = {} if setup.scale else results.published_for(entry)
+        published = {} if setup.scale else published_for(entry)
         for run, result in zip(entry.runs, entry.results, strict=True):
             what = [setup.data, setup.model.identifier, setup.scale, entry.method.identifier, entry.variant, run.seed]
             duration = [result["rounds"], result["best_round"], result["seconds"]]
