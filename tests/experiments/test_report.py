@@ -563,7 +563,7 @@ def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path:
     [
         (("{tmp}/none", "--out", "{tmp}/r.html"), "no such folder"),
         (("{tmp}", "--out", "{tmp}/r.html"), "no runs found"),
-        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, png"),
+        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, tex, png"),
         (("{runs}", "--out", "{tmp}/none/r.html"), "no such folder: {tmp}/none"),
         (("{runs}", "--out", "{tmp}", "--format", "md"), "is a folder; expected a file"),
         (("{runs}", "--out", "{tmp}/r.md", "--paper", "{tmp}/none.csv"), "none.csv: cannot be read: No such file"),
@@ -583,7 +583,7 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv work without it"):
+    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md, csv and tex work without it"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
 

@@ -48,9 +48,7 @@ def export(run: Run | str | Path, out: str | Path, format: str, client: str | No
         raise InputError(f"--to: unknown format {format!r}{suggest(format, FORMATS)}")
     FORMATS[format].check()
     if not isinstance(run, Run | str | Path):
-        raise InputError(
-            f"expected a run folder or a Run, not a {type(run).__name__}; `pfedeg.Run(path)` opens a folder"
-        )
+        raise InputError(f"expected a run folder or a Run, not a {type(run).__name__}; `pfedeg.Run(path)` opens one")
     opened = run if isinstance(run, Run) else Run(run)
     clients = opened.clients if client is None else (opened.find_client(client),)
     opened.require_finished()
