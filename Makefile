@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadfile
 
-.PHONY: demo federation-demo test test-all check docs picture golden bench curves clean
+.PHONY: demo federation-demo test test-all check docs notebook picture golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -27,6 +27,9 @@ check: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/python tools/docs.py
+
+notebook: .venv/dev
+	$(BIN)/python tools/run_notebook.py
 
 picture: .venv/plot
 	rm -rf runs/picture

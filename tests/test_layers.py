@@ -22,6 +22,8 @@ LAYERS = [
     "settings",
     "registry",
     "plots",
+    "latex",
+    "result_table",
     "graphs",
     "models",
     "objectives",

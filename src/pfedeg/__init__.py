@@ -9,10 +9,21 @@ if TYPE_CHECKING:
     from pfedeg.errors import InputError as InputError
     from pfedeg.errors import PfedegError as PfedegError
     from pfedeg.errors import RunError as RunError
+    from pfedeg.experiments.report import report as report
+    from pfedeg.experiments.report.results import Results as Results
+    from pfedeg.experiments.tuning import Tuning as Tuning
+    from pfedeg.experiments.tuning import tune as tune
+    from pfedeg.exporting.registry import export as export
     from pfedeg.graphs.alignment import Rows as Rows
     from pfedeg.graphs.alignment import Shared as Shared
     from pfedeg.graphs.federation import Federation as Federation
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph as KnowledgeGraph
+    from pfedeg.importing.from_python import Imported as Imported
+    from pfedeg.importing.from_python import import_client as import_client
+    from pfedeg.inspection.cost_estimate import Estimates as Estimates
+    from pfedeg.inspection.findings import Inspection as Inspection
+    from pfedeg.inspection.from_python import estimate_cost as estimate_cost
+    from pfedeg.inspection.from_python import inspect as inspect
     from pfedeg.methods.base import ClientView as ClientView
     from pfedeg.methods.base import Method as Method
     from pfedeg.methods.base import Strategy as Strategy
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
     from pfedeg.optimizers.base import Optimizer as Optimizer
     from pfedeg.optimizers.base import OptimizerType as OptimizerType
     from pfedeg.optimizers.registry import OPTIMIZERS as OPTIMIZERS
+    from pfedeg.result_table import ResultTable as ResultTable
     from pfedeg.settings import NoSettings as NoSettings
     from pfedeg.settings import setting as setting
     from pfedeg.training.config import Config as Config
@@ -48,8 +60,11 @@ _MODULES = {
     "Contents": "methods.exchange",
     "DataWarning": "errors",
     "Download": "methods.exchange",
+    "Estimates": "inspection.cost_estimate",
     "Federation": "graphs.federation",
+    "Imported": "importing.from_python",
     "InputError": "errors",
+    "Inspection": "inspection.findings",
     "KnowledgeGraph": "graphs.knowledge_graph",
     "METHODS": "methods.registry",
     "MODELS": "models.registry",
@@ -66,6 +81,8 @@ _MODULES = {
     "OptimizerType": "optimizers.base",
     "PfedegError": "errors",
     "Prediction": "training.link_prediction",
+    "ResultTable": "result_table",
+    "Results": "experiments.report.results",
     "Round": "training.rounds",
     "Rows": "graphs.alignment",
     "Run": "training.saved_run",
@@ -75,9 +92,16 @@ _MODULES = {
     "Strategy": "methods.base",
     "Tables": "models.base",
     "Training": "training.local_run",
+    "Tuning": "experiments.tuning",
     "Upload": "methods.exchange",
+    "estimate_cost": "inspection.from_python",
+    "export": "exporting.registry",
+    "import_client": "importing.from_python",
+    "inspect": "inspection.from_python",
+    "report": "experiments.report",
     "setting": "settings",
     "train": "training.local_run",
+    "tune": "experiments.tuning",
 }
 __all__ = [
     "METHODS",
@@ -90,8 +114,11 @@ __all__ = [
     "Contents",
     "DataWarning",
     "Download",
+    "Estimates",
     "Federation",
+    "Imported",
     "InputError",
+    "Inspection",
     "KnowledgeGraph",
     "Method",
     "Metrics",
@@ -104,6 +131,8 @@ __all__ = [
     "OptimizerType",
     "PfedegError",
     "Prediction",
+    "ResultTable",
+    "Results",
     "Round",
     "Rows",
     "Run",
@@ -113,9 +142,16 @@ __all__ = [
     "Strategy",
     "Tables",
     "Training",
+    "Tuning",
     "Upload",
+    "estimate_cost",
+    "export",
+    "import_client",
+    "inspect",
+    "report",
     "setting",
     "train",
+    "tune",
 ]
 
 

@@ -26,7 +26,10 @@ def setting(
     above: float | None = None,
     candidates: Sequence[Value] = (),
 ) -> Any:
-    """A field with its default, help text, range, and the values that `pfedeg tune` tries by default."""
+    """A field of settings with its `default` and `help` text.
+
+    A number must be at `least`, at `most` or `above` these bounds; `candidates` are tried by `pfedeg tune` by default.
+    """
     metadata = {"help": help, "least": least, "most": most, "above": above, "candidates": tuple(candidates)}
     return field(default=default, metadata=metadata)
 

@@ -16,7 +16,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration such as "8 s", "3 min 05 s" or "2 h 10 min"."""
+    """A duration such as "under 1 s", "8 s", "3 min 05 s" or "2 h 10 min"."""
+    if 0 < seconds < 0.5:
+        return "under 1 s"
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return f"{rest} s"
@@ -25,12 +27,16 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that begin with a name, or else resemble it."""
+    folded, wanted = {other.casefold(): other for other in known}, name.casefold()
+    prefixed = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
+    return [folded[match] for match in prefixed or difflib.get_close_matches(wanted, folded, 3, 0.6)]
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: similar known names, or all of them if there are few."""
     names = list(known)
-    folded, wanted = {other.casefold(): other for other in names}, name.casefold()
-    prefixed = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
-    similar = [folded[match] for match in prefixed or difflib.get_close_matches(wanted, folded, 3, 0.6)]
-    if similar:
-        return f"; did you mean {' or '.join(repr(match) for match in similar)}?"
+    if found := similar(name, names):
+        return f"; did you mean {' or '.join(repr(match) for match in found)}?"
     return f"; choose from {', '.join(names)}" if 0 < len(names) <= 30 else ""

@@ -470,7 +470,9 @@ def test_non_unicode_path(call: Call, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.4, "0 s"),
+        (0, "0 s"),
+        (0.4, "under 1 s"),
+        (0.6, "1 s"),
         (59.4, "59 s"),
         (59.6, "1 min 00 s"),
         (61, "1 min 01 s"),

@@ -21,7 +21,7 @@ from pfedeg.cli.main import cli
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-TIME = re.compile(r"\d+ min \d+ s|\d+ s\b")
+TIME = re.compile(r"\d+ min \d+ s|(?:under )?\d+ s\b")
 DARK = re.compile(r"prefers-color-scheme: dark\) \{.*?\n\}", re.S)
 TOLERANCE = 0.03
 

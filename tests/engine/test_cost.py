@@ -146,7 +146,7 @@ def test_training_needs_no_second_table(sampling):
 
 
 def test_ranking_keeps_no_scores_of_all_candidates():
-    graph, model = toy_graph(2, entities=20_000, relations=3, triples=500), MODELS["transe"](32)  # whole lines: not copied
+    graph, model = toy_graph(2, entities=20_000, relations=3, triples=500), MODELS["transe"](32)  # no copy to pad rows
     tables = aligned(toy_tables(1, model, graph))
     asked, _ = questions(graph.train, graph.known(), len(graph.relations))
     queries = model.compose(tables.entity[asked.given], tables.relation[asked.relation])

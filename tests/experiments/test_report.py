@@ -700,7 +700,7 @@ def test_where_significance_is_missing_the_report_says_why(runs: Path, tmp_path:
     [
         (("{tmp}/none", "--out", "{tmp}/r.html"), "no such folder"),
         (("{tmp}", "--out", "{tmp}/r.html"), "no runs found"),
-        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, png"),
+        (("{runs}", "--out", "{tmp}/r.pdf"), "unknown format 'pdf'; expected one of html, md, csv, tex, png"),
         (("{runs}", "--out", "{tmp}/none/r.html"), "no such folder: {tmp}/none"),
         (("{runs}", "--out", "{tmp}", "--format", "md"), "is a folder; expected a file"),
         (("{runs}", "--out", "{tmp}/r.md", "--paper", "{tmp}/none.csv"), "none.csv: cannot be read: No such file"),
@@ -720,7 +720,7 @@ def test_without_matplotlib_a_page_is_refused_at_once_and_text_is_not(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md and csv work without it"):
+    with pytest.raises(InputError, match=r"pip install 'pfedeg\[plot\]'; --format md, csv and tex work without it"):
         write(runs, tmp_path / "r.html")
     write(runs, tmp_path / "r.md", quick=True)
 
@@ -863,3 +863,33 @@ def test_runs_from_python_have_the_name_of_their_data(tmp_path: Path, folder: Pa
         pfedeg.train(federation, "fede", out=tmp_path / "runs" / name, **SMALL)
     assert [setup.data for setup in Results.read(tmp_path / "runs").setups] == ["data", "unnamed data"]
     assert Federation.world().source == "world"
+
+
+def test_runs_on_equal_data_are_set_side_by_side(tmp_path: Path, folder: Path) -> None:
+    """However the data were read: by the command line, from Python, or made in memory."""
+    graphs = Federation.read(folder).graphs
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    out = tmp_path / "runs"
+    result = CliRunner().invoke(cli, ["train", str(folder), "--method", "fede", *flags, "--out", str(out / "cli")])
+    assert result.exit_code == 0, result.output
+    pfedeg.train(Federation.read(folder), "single", out=out / "read", **SMALL)
+    pfedeg.train(Federation(graphs), "pfedeg-plus", out=out / "memory", **SMALL)
+    pfedeg.train(Federation(graphs, "copy"), "pfedeg-star", out=out / "copy", **SMALL)
+    results = Results.read(out)
+    assert [setup.data for setup in results.setups] == ["data"]
+    assert len(results.at(results.setups[0])) == 4
+    other = {name: graph for name, graph in graphs.items() if name != "ash"}
+    pfedeg.train(Federation(other), "fede", out=out / "other", **SMALL)
+    assert {setup.data for setup in Results.read(out).setups} == {"data", "unnamed data"}
+
+
+def test_the_world_from_python_is_set_beside_the_world_of_the_command_line(tmp_path: Path) -> None:
+    settings = {"rounds": 1, "dim": 4, "negatives": 1}
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    result = CliRunner().invoke(cli, ["train", "world", "--method", "fede", *flags, "--out", str(tmp_path / "cli")])
+    assert result.exit_code == 0, result.output
+    pfedeg.train(Federation.world(), "single", out=tmp_path / "python", **settings)
+    pfedeg.train(Federation(Federation.world().graphs), "pfedeg-plus", out=tmp_path / "memory", **settings)
+    results = Results.read(tmp_path)
+    assert [setup.data for setup in results.setups] == ["world"]
+    assert [entry.method.label for entry in results.at(results.setups[0])] == ["Single", "FedE", "PFedEG+"]

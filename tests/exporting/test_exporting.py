@@ -293,5 +293,5 @@ def test_export_needs_the_model_but_not_the_method(tmp_path: Path) -> None:
     run = train(tmp_path / "run", {"one": graph}, method="single")
     settings = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(settings | {"method": "not_installed:METHOD"}))
-    assert export(run, tmp_path / "tables", "safetensors", "one") == 1
+    assert export(run, tmp_path / "tables", "safetensors", "one") == [tmp_path / "tables"]
     assert len(load_file(tmp_path / "tables" / "tables.safetensors")["entity"]) == 3

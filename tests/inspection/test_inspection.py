@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
+from pfedeg.cli import inspection_view
 from pfedeg.cli.inspect import list_configs
 from pfedeg.cli.main import cli
 from pfedeg.engine.interface import Questions, Recipe
@@ -521,6 +522,15 @@ def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "measuring transe" in done.stderr
     assert "Time for all rounds, at most (estimate)" in " ".join(done.stdout.split())
     assert "at most 300 rounds of fede" in done.stdout
+    assert " 0 s" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "text"),
+    [(None, 300, "not measured"), (1e-5, 1, "0.001 s"), (0.0002, 300, "under 1 s"), (0.01, 300, "3 s"), (4, 1, "4 s")],
+)
+def test_short_times_are_not_shown_as_zero(seconds: float | None, rounds: int, text: str) -> None:
+    assert inspection_view._time(seconds, rounds) == text
 
 
 def test_json_has_everything(folder: Path) -> None:

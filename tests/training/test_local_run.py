@@ -440,7 +440,7 @@ def test_a_damaged_config_is_named(synthetic: Federation, tmp_path: Path) -> Non
 
 
 def test_a_path_is_no_federation() -> None:
-    with pytest.raises(InputError, match=r"expected a Federation, not 'world'; `pfedeg\.Federation\.read"):
+    with pytest.raises(InputError, match=r"not .world.; did you mean `pfedeg\.Federation\.world\(\)`"):
         pfedeg.train("world")  # type: ignore[arg-type]
 
 

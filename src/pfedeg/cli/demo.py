@@ -34,9 +34,10 @@ def show_demo(out: Path, threads: int | None, console: "Console", log: "Console"
         soft_wrap=True,
     )
     for name, graph in federation.graphs.items():
-        relations = ", ".join(graph.relations)
+        relations, held_out = ", ".join(graph.relations), len(graph.valid) + len(graph.test)
         console.print(
-            f"  {name}: {len(graph.train):,} facts about {len(graph.entities):,} entities ({relations})",
+            f"  {name}: {len(graph.train):,} facts to train on and {held_out:,} held out, about "
+            f"{len(graph.entities):,} entities ({relations})",
             highlight=False,
             soft_wrap=True,
         )

@@ -34,4 +34,4 @@ def export(run: Path, client: str | None, format: str, out: Path) -> None:
     """
     from pfedeg.exporting.registry import export as export_run
 
-    click.echo(f"wrote {plural(export_run(run, out, format, client), 'client')} to {out}")
+    click.echo(f"wrote {plural(len(export_run(run, out, format, client)), 'client')} to {out}")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from pfedeg.training.config import Config
 
 
-@click.command(cls=SettingsCommand, context_settings=CONTEXT)
+class InspectCommand(SettingsCommand):
+    """`inspect` estimates every method and model that is not named."""
+
+    part_defaults: ClassVar[Mapping[str, str]] = {"method": "all", "model": "all"}
+
+
+@click.command(cls=InspectCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap of clients as .png or .svg"

@@ -1,7 +1,7 @@
 """Shared parts of commands: a flag per setting, --threads, --json, and the console."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -32,6 +32,8 @@ def print_note(text: str) -> None:
 class SettingsCommand(click.Command):
     """A command with a flag for every setting, including method, model, objective and optimiser."""
 
+    part_defaults: ClassVar[Mapping[str, str]] = {}  # in the help, where they differ from those of a run
+
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Load plug-ins first, so that their settings become flags."""
         from pfedeg.training.config import REGISTRIES
@@ -46,7 +48,7 @@ class SettingsCommand(click.Command):
         own = super().get_params(context)
         arguments = [param for param in own if isinstance(param, click.Argument)]
         options = [param for param in own if isinstance(param, click.Option)]
-        return [*arguments, *_part_options(), *_setting_options(), *options]
+        return [*arguments, *_part_options(self.part_defaults), *_setting_options(), *options]
 
 
 def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
@@ -60,14 +62,15 @@ def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
                 yield part, flag.partition("=")[2]
 
 
-def _part_options() -> list[click.Option]:
+def _part_options(defaults: Mapping[str, str]) -> list[click.Option]:
     from pfedeg.training.config import DEFAULT_PARTS, PART_HELP, REGISTRIES
 
+    shown = {**DEFAULT_PARTS, **defaults}
     return [
         click.Option(
             [f"--{part}"],
             metavar="NAME",
-            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{DEFAULT_PARTS[part]}]",
+            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{shown[part]}]",
         )
         for part, registry in REGISTRIES.items()
     ]

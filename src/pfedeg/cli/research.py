@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pfedeg.experiments.plan import PlannedRun
 
 PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
-MAX_MINUTES = 100_000
 
 
 @click.command(context_settings=CONTEXT)
@@ -139,6 +138,7 @@ def tune(
     """
     from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.experiments.tuning import (
+        MAX_MINUTES,
         check_choices,
         default_candidates,
         describe,
@@ -199,8 +199,8 @@ def tune(
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["html", "md", "csv", "png"]),
-    help="web page, Markdown, CSV (a line per run and client), or figures  [from the extension of --out]",
+    type=click.Choice(["html", "md", "csv", "tex", "png"]),
+    help="web page, Markdown, CSV (a line per run and client), LaTeX tables, or figures  [from the extension of --out]",
 )
 @click.option("--title", default="Results", metavar="TEXT", help="heading  [Results]")
 @click.option("--quick", is_flag=True, help="skip significance tests, which rank all test triples again")

@@ -12,12 +12,11 @@ from rich.text import Text
 
 from pfedeg.text import duration, printable
 from pfedeg.training.evaluation import HITS
+from pfedeg.training.progress import LINE_SECONDS, RoundNotes
 from pfedeg.training.rounds import Round
 from pfedeg.training.run_loop import RunLoop
 
 COLUMNS = ("mrr", *(f"hits@{k}" for k in HITS))
-LINE_SECONDS = 5.0
-
 
 Show = Callable[[float, str, bool], None]
 
@@ -58,31 +57,14 @@ def time_left(began: float, done: float, total: float | None) -> str:
 
 def rounds_with_progress(training: RunLoop, console: Console, label: str) -> Iterator[Round]:
     """Train and show progress, yielding every round."""
-    total = training.config.rounds
-    began, before = time.monotonic(), training.rounds_done
+    total, before, notes = training.config.rounds, training.rounds_done, RoundNotes(training)
     if before and training.result is None:
         print_line(console, f"{label}: resuming after round {before}")
     with progress_bar(console, label, total) as show:
         show(before, "first round", False)
         for done in training:
-            now, left = time.monotonic(), None
-            if done.number == before + 1:  # compilation may have slowed this round
-                began = now
-            else:
-                left = (now - began) / (done.number - before - 1) * (total - done.number)
-            note = f"round {done.number}/{total}, {_note(training, done, left)}"
-            show(done.number, note, done.metrics is not None)
+            show(done.number, notes.describe(done), done.metrics is not None)
             yield done
-
-
-def _note(training: RunLoop, done: Round, left: float | None) -> str:
-    loss = sum(done.loss.values()) / len(done.loss)
-    evaluated = [line for line in training.history if "valid" in line]
-    mrr = evaluated[-1]["valid"]["weighted"]["mrr"] if evaluated else None
-    when = "" if done.metrics is not None or not evaluated else f" (round {evaluated[-1]['round']})"
-    quality = "" if mrr is None else f", valid MRR {mrr:.4f}{when}"
-    remaining = f", at most {duration(left)} left" if left is not None and left >= 0.5 else ""
-    return f"loss {loss:.4f}{quality}{remaining}"
 
 
 def metrics_table(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:

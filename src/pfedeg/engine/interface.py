@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg import randomness
+from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Known
 from pfedeg.graphs.triples import Ids
 from pfedeg.models.base import Mat, Model, Tables
@@ -34,7 +35,11 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Absorb:
-    """How knowledge from the server enters local training. Engines fuse these into the update, so the set is fixed."""
+    """How knowledge from the server enters local training. Engines fuse these into the update, so the set is fixed.
+
+    Clients `replace` their rows by the received ones, `pull` towards them with strength β, or `contrast` with strength
+    μ at a `temperature` τ, with cosines `pooled` or not.
+    """
 
     replace: bool = False  # start the round from the received rows (the paper's "Init")
     pull: float = 0.0  # β of β · ‖E − K‖ (the paper's "Reg")
@@ -157,6 +162,12 @@ def default_engine(threads: int | None = None) -> MultiThreaded:
     from pfedeg.engine.compiled.engine import CompiledEngine
 
     return CompiledEngine(threads or cores())
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise InputError unless this is a number of threads, or None for all cores."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads: {threads!r} is not a number of cores; omit it to use all")
 
 
 def cores() -> int:

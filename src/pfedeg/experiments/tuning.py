@@ -9,15 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pfedeg.engine.interface import check_threads
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import read_toml, write_bytes
-from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.federation import Federation, require_federation
+from pfedeg.methods.base import Method
+from pfedeg.models.base import ModelType
+from pfedeg.result_table import ResultTable
 from pfedeg.settings import setting_fields
 from pfedeg.text import suggest
 from pfedeg.training.config import REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
+from pfedeg.training.progress import ProgressLine
 from pfedeg.training.rounds import Round
 
+MAX_MINUTES = 100_000
 NOT_TUNED = (*REGISTRIES, "seed", "rounds")
 
 
@@ -91,6 +97,81 @@ class Candidate:
         """Settings, rounds and validation MRR, for the choices file."""
         outcome = {"rounds": self.rounds_done, "valid_mrr": round(self.best_mrr, 6) if self.best_mrr > 0 else 0.0}
         return {**self.values, **outcome, **({"failed": self.error} if self.error else {})}
+
+
+def check_candidates(over: Mapping[str, Sequence[Any]], config: Config) -> dict[str, list[Any]]:
+    """The values to try of each setting, checked."""
+    settings = [name for name in config.as_dict() if name not in NOT_TUNED]
+    if not isinstance(over, Mapping):
+        raise InputError(f"over: expected values by setting, as in {{'lr': [0.001, 0.01]}}, not {over!r:.80}")
+    found: dict[str, list[Any]] = {}
+    for name, values in over.items():
+        if name not in settings:
+            raise InputError(f"over: no setting {name!r} of {config.title}{suggest(name, settings)}")
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise InputError(f"over: {name}: expected a list of values, not {values!r:.80}")
+        found[name] = [config.replace(**{name: value}).as_dict()[name] for value in values]
+    return found
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The outcome of tuning: the best `config`, the values `chosen` for the tuned settings, and the `evidence`.
+
+    `evidence` has the settings, rounds and validation MRR of every candidate, best first.
+    """
+
+    config: Config
+    chosen: Mapping[str, Any]
+    evidence: tuple[Mapping[str, Any], ...]
+
+    def table(self) -> ResultTable:
+        """The evidence as a table."""
+        columns = list(dict.fromkeys(name for entry in self.evidence for name in entry))
+        return ResultTable.of(columns, [[entry.get(name) for name in columns] for entry in self.evidence])
+
+
+def tune(
+    federation: Federation,
+    method: str | Method = "pfedeg-plus",
+    model: str | ModelType = "transe",
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    minutes: float = 30.0,
+    threads: int | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Tuning:
+    """Choose settings by validation MRR: `tune(federation, "pfedeg-plus", over={"beta": [0.001, 0.003]}, minutes=5)`.
+
+    `federation`, `method`, `model`, `threads` and `settings` are as in `train`. `over` has the values to try of each
+    setting (default: those that the method and model suggest, except for given `settings`). All combinations compete
+    for about so many `minutes`. `progress` shows on stderr how far it is. Afterwards train with
+    `Training(federation, tuning.config)`.
+    """
+    federation, config = require_federation(federation), Config(method=method, model=model, **settings)
+    check_threads(threads)
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < MAX_MINUTES:
+        raise InputError(f"minutes: {minutes!r} is out of range; it must be above 0 and below {MAX_MINUTES:,}")
+    candidates = check_candidates(over, config) if over else default_candidates(config, settings)
+    if not candidates:
+        raise InputError(f"{config.title}: no default values to try; name some with over={{...}}")
+    line = ProgressLine("tuning")
+
+    def show(text: str, important: bool = False) -> None:
+        if progress:
+            line.show(text, important)
+
+    halving = successive_halving(
+        federation, config, candidates, 60 * minutes, threads, show, lambda text: show(text, True)
+    )
+    try:
+        for rounds, runs in halving:
+            best = runs[0]
+            show(f"round {rounds}: best so far {describe(best.values)}, valid MRR {best.best_mrr:.4f}", True)
+    finally:
+        line.clear()
+    return Tuning(config.replace(**best.values), dict(best.values), tuple(run.evidence() for run in runs))
 
 
 def describe(values: Mapping[str, Any]) -> str:

@@ -37,12 +37,19 @@ FORMATS = {
 }
 
 
-def export(run: str | Path, out: Path, format: str, client: str | None = None) -> int:
-    """Write a client's tables to a new folder, or those of all clients to a subfolder each; the number of clients."""
+def export(run: Run | str | Path, out: str | Path, format: str, client: str | None = None) -> list[Path]:
+    """Write the tables of a finished `run` for other programs; returns the folder of every exported client.
+
+    `out` is a new folder. It gets the tables of `client`, or a subfolder for each client. The `format` is parquet,
+    safetensors, numpy, word2vec, projector or pykeen (docs/export.md).
+    """
+    out = Path(out)
     if format not in FORMATS:
         raise InputError(f"--to: unknown format {format!r}{suggest(format, FORMATS)}")
     FORMATS[format].check()
-    opened = Run(run)
+    if not isinstance(run, Run | str | Path):
+        raise InputError(f"expected a run folder or a Run, not a {type(run).__name__}; `pfedeg.Run(path)` opens one")
+    opened = run if isinstance(run, Run) else Run(run)
     clients = opened.clients if client is None else (opened.find_client(client),)
     opened.require_finished()
     model = opened.built_model  # the method is not needed, and may not be installed
@@ -56,4 +63,4 @@ def export(run: str | Path, out: Path, format: str, client: str | None = None) -
             FORMATS[format].write(Trained(name, opened.model, model, settings, graph, tables), target)
 
     create_folder(out, fill)
-    return len(clients)
+    return [out] if client is not None else [out / safe_name(name) for name in clients]

@@ -19,7 +19,10 @@ Tokens = NDArray[np.uint8]  # (n, TOKEN_BYTES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Embedding rows by aligned id. An id that is absent has no row; it is not a row of zeros."""
+    """Embedding rows, `values[i]` of the aligned id `ids[i]`; `ids` are sorted int32, `values` float32.
+
+    An id that is absent has no row; it is not a row of zeros.
+    """
 
     ids: Ids  # sorted
     values: Mat  # (len(ids), width)

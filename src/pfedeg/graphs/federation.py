@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,13 +18,20 @@ from pfedeg.graphs.triples import Ids, Named, normal, sorted_unique
 
 
 class Federation:
-    """The knowledge graph of every client, sorted by client name. `source` is the path in reports."""
+    """The knowledge graph of every client in `graphs`, sorted by name. `source` is the name of the data in reports."""
 
     def __init__(self, graphs: Mapping[ClientId, KnowledgeGraph], source: str = "") -> None:
         """Check that every client has training triples."""
+        if not isinstance(graphs, Mapping):
+            raise InputError(f"expected the clients' graphs by name, not {graphs!r:.80}{_reading(graphs)}")
         if not graphs:
             raise InputError("a federation needs at least one client")
         for client, graph in graphs.items():
+            if not isinstance(client, str):
+                raise InputError(f"client {client!r}: its name is not a text")
+            if not isinstance(graph, KnowledgeGraph):
+                hint = "`pfedeg.KnowledgeGraph.from_names(triples)` makes one from (head, relation, tail) triples"
+                raise InputError(f"client {client!r}: expected a KnowledgeGraph, not {graph!r:.80}; {hint}")
             if not len(graph.train):
                 raise InputError(f"client {client!r} has no training triples; add some or remove the client")
         self.graphs = {normal(client): graphs[client] for client in sorted(graphs, key=normal)}
@@ -34,7 +41,7 @@ class Federation:
 
     @classmethod
     def read(cls, path: str | Path, seed: int = 0) -> "Federation":
-        """Read a folder with a subfolder per client, or a Parquet file; unsplit clients are split by the seed.
+        """Read a folder with a subfolder per client, or a Parquet file, at `path`; unsplit clients are split by `seed`.
 
         "world" is the embedded federation, unless a file or folder of that name exists.
         """
@@ -53,7 +60,7 @@ class Federation:
         write_clients(self.graphs, folder)
 
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
-        """The alignment of the clients' entities or relations by name."""
+        """The alignment of the clients' entities or relations (`kind`) by name; `secret` is that of a network run."""
         names = {c: g.entities if kind == "entity" else g.relations for c, g in self.graphs.items()}
         tokens = {name: token(name, secret) for name in set().union(*names.values())}
         return align({client: pack_tokens([tokens[name] for name in part]) for client, part in names.items()})
@@ -82,6 +89,28 @@ class Federation:
                 triples = graph.triples(split)
                 digest.update(len(triples).to_bytes(8, "little") + triples.astype("<i4").tobytes())
         return digest.hexdigest()
+
+
+def require_federation(value: Any) -> Federation:
+    """The federation; InputError with the likely fix if it is something else, such as a path."""
+    if isinstance(value, Federation):
+        return value
+    hint = _reading(value)
+    if isinstance(value, Mapping):
+        hint = "; `pfedeg.Federation(graphs)` makes one from the clients' graphs by name"
+    elif callable(value):
+        hint = "; did you forget the parentheses?"
+    found = "a mapping" if isinstance(value, Mapping) else f"{value!r:.80}"
+    raise InputError(f"expected a Federation, not {found}{hint or '; `pfedeg.Federation.read(path)` reads one'}")
+
+
+def _reading(value: Any) -> str:
+    """How to make a federation from something that was given in its place."""
+    if not isinstance(value, str | os.PathLike):
+        return ""
+    if os.fspath(value) == "world" and not Path("world").exists():
+        return "; did you mean `pfedeg.Federation.world()`?"
+    return f"; did you mean `pfedeg.Federation.read({os.fspath(value)!r})`?"
 
 
 def partition(triples: Named, clients: int, seed: int, labels: Mapping[str, str] | None = None) -> Federation:

@@ -27,7 +27,11 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KnowledgeGraph:
-    """Triples (n, 3) int32 sorted by h, r, t. Ids are positions in the sorted names: equal content, equal ids."""
+    """The triples of a client in `train`, `valid` and `test`, each (n, 3) int32 sorted by h, r, t.
+
+    Ids are positions in the sorted names of `entities` and `relations`: equal content, equal ids. `labels` are display
+    labels of some names. `from_names` makes a graph.
+    """
 
     entities: tuple[str, ...]
     relations: tuple[str, ...]
@@ -40,7 +44,10 @@ class KnowledgeGraph:
     def from_names(
         cls, train: Named, valid: Named = (), test: Named = (), *, origin: str = "graph"
     ) -> "KnowledgeGraph":
-        """A graph of (head, relation, tail) names. Duplicates within a split are dropped with a warning."""
+        """A graph of (head, relation, tail) names in `train`, `valid` and `test`.
+
+        Duplicates within a split are dropped with a warning that names the `origin`.
+        """
         parts = [Triples.of(part) for part in (train, valid, test)]
         whole = Triples.joined(parts)
         entities, entity = sort_names(whole.entities, whole.ids[:, [0, 2]], normal)
@@ -72,7 +79,7 @@ class KnowledgeGraph:
         return [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.triples(split).tolist()]
 
     def known(self, side: Side = "tail", splits: Iterable[Split] = SPLITS) -> Known:
-        """The true tails of every (h, r), or heads of every (r, t), in the given splits."""
+        """The true tails of every (h, r), or for `side` "head" the heads of every (r, t), in the given `splits`."""
         triples = np.concatenate([self.triples(split) for split in splits])
         given, answer = (0, 2) if side == "tail" else (2, 0)
         key = triples[:, given].astype(np.int64) * len(self.relations) + triples[:, 1]

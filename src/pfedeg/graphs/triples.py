@@ -2,11 +2,13 @@
 
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pfedeg.errors import InputError
 
 Ids = NDArray[np.int32]
 Named = Sequence[tuple[str, str, str]]
@@ -27,8 +29,13 @@ class Triples(Sequence[tuple[str, str, str]]):
             return named
         entities, relations = NameNumbers(), NameNumbers()
         ids = array("i")
-        for head, relation, tail in named:
-            ids.extend((entities[head], relations[relation], entities[tail]))
+        try:
+            for head, relation, tail in named:
+                ids.extend((entities[head], relations[relation], entities[tail]))
+        except (TypeError, ValueError):
+            _refuse(named)
+        if not all(isinstance(name, str) for names in (entities, relations) for name in names):
+            _refuse(named)
         return cls(list(entities), list(relations), np.frombuffer(ids, np.int32).reshape(-1, 3))
 
     @classmethod
@@ -68,6 +75,17 @@ class Triples(Sequence[tuple[str, str, str]]):
             return Triples(self.entities, self.relations, self.ids[index])
         h, r, t = self.ids[index].tolist()
         return self.entities[h], self.relations[r], self.entities[t]
+
+
+def _refuse(named: Any) -> NoReturn:
+    """Raise InputError for the first element that is not a triple of texts."""
+    if isinstance(named, str) or not isinstance(named, Iterable):
+        raise InputError(f"expected a sequence of (head, relation, tail) triples, not {named!r:.80}")
+    for number, triple in enumerate(named, 1):
+        parts = () if isinstance(triple, str) or not isinstance(triple, Iterable) else tuple(triple)
+        if len(parts) != len(ROLES) or not all(isinstance(name, str) for name in parts):
+            raise InputError(f"triple {number} is {triple!r:.80}; expected (head, relation, tail), all of them texts")
+    raise InputError("expected a sequence of (head, relation, tail) triples, all of them texts")
 
 
 class NameNumbers(dict[str, int]):

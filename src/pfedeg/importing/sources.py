@@ -13,6 +13,7 @@ from pfedeg.errors import InputError
 
 RDF = ("nt", "nq", "ttl", "trig", "rdf", "jsonld")
 FORMATS = (*RDF, "tsv", "csv", "parquet", "fede")
+FEDERATIONS = ("fede",)  # of which a file has all clients
 SUFFIXES = {
     **{name: name for name in FORMATS if name != "fede"},
     "ntriples": "nt",

@@ -23,6 +23,7 @@ from pfedeg.models.base import Tables
 from pfedeg.training.client import Client, build_clients
 from pfedeg.training.config import Config
 from pfedeg.training.in_process import InProcess
+from pfedeg.training.rounds import aggregate, init
 
 CODE = 150 << 20  # bytes of compiled code, the compiler and its libraries once an engine is in use
 PER_TRIPLE = 16  # bytes that training keeps per triple beside the graph
@@ -47,7 +48,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The costs of several models and methods, and the circumstances."""
+    """The costs of several models and methods in `runs`, with the common `settings` and `threads`.
+
+    `bytes_available` is the free memory. `busy` says that other programs kept the processor from the measurements.
+    """
 
     settings: Mapping[str, Any]
     threads: int
@@ -167,7 +171,8 @@ class RoundTimer:
             largest = sorted(clients, key=lambda name: -len(clients[name].graph.entities))[: self._threads]
             transport = InProcess(clients, self._engine, states)
             states = transport.states
-            _, downloads = strategy.aggregate(strategy.init(shared), shared, transport.uploads(), largest)
+            width = config.build_model().entity_width
+            _, downloads = aggregate(strategy, init(strategy, shared), shared, transport.uploads(), largest, width)
             train = partial(transport.exchange, 1, downloads)
             if not points:
                 train()  # compiles
@@ -184,8 +189,9 @@ class RoundTimer:
     def _server(self, config: Config) -> float:
         """Seconds of the server's half of a round."""
         strategy, shared, clients = self._sample(config, config.batch)
-        uploads, state = InProcess(clients, self._engine).uploads(), strategy.init(shared)
-        work = partial(strategy.aggregate, state, shared, uploads, shared.clients)
+        uploads, state = InProcess(clients, self._engine).uploads(), init(strategy, shared)
+        width = config.build_model().entity_width
+        work = partial(aggregate, strategy, state, shared, uploads, shared.clients, width)
         work()  # compiles
         rows, sampled = (sum(map(len, each.travelling.values())) for each in (self._entity, shared))
         return self._time(work) * rows / max(sampled, 1)

@@ -34,7 +34,7 @@ class Hint:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All results that need no training."""
+    """All results that need no training: sizes of `clients`, `overlap`, `leakage`, `spelling_variants` and `hints`."""
 
     clients: dict[ClientId, ClientSize]
     overlap: Overlap

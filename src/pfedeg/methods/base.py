@@ -25,7 +25,10 @@ NO_CONTENTS = Contents(tables=())
 
 
 class ClientView(NamedTuple):
-    """What the client side of a strategy can see."""
+    """What the client side of a strategy can see: its `graph`, its `tables`, and the `loss` of its last round.
+
+    `ids` has the aligned ids of the entities that it shares with others, and `local` their rows in the entity table.
+    """
 
     graph: KnowledgeGraph
     tables: Tables  # current values; do not change them
@@ -50,14 +53,17 @@ class Strategy(ABC):
     downloads: ClassVar[Contents] = Contents()  # what clients receive
 
     def init(self, shared: Shared) -> State:
-        """The server's initial state, as named arrays."""
+        """The server's initial state, as named arrays; `shared` says which client owns which ids."""
         return {}
 
     @abstractmethod
     def aggregate(
         self, state: State, shared: Shared, uploads: Mapping[ClientId, Upload], selected: Sequence[ClientId]
     ) -> tuple[State, Mapping[ClientId, Download]]:
-        """The new state, and a download for every selected client, from the latest uploads of all clients."""
+        """The new `state`, and a download for every `selected` client, from the latest `uploads` of all clients.
+
+        `shared` says which client owns which ids.
+        """
 
     def upload(self, client: ClientView) -> Upload:
         """The upload of a client; by default the rows of its shared entities."""
@@ -68,7 +74,7 @@ class Strategy(ABC):
         return download.tables["entity"]
 
     def relation_graph(self, state: State) -> Weights | None:
-        """The client-wise relation graph W of the last aggregation, if the method has one."""
+        """The client-wise relation graph W of the last aggregation, from its `state`, if the method has one."""
         return None
 
     def shares(
@@ -85,7 +91,12 @@ class Strategy(ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """A method that users can choose by name, with all that the rest of the program needs to know about it."""
+    """A method that users can choose by `name`, with all that the rest of the program needs to know about it.
+
+    `label` stands in tables and figures, `summary` and `reference` in the docs, `color` (#rrggbb) and `role` in
+    reports. `build` makes the strategy from an instance of the dataclass `settings` and the number of threads. `trains`
+    says whether clients train alone, on pooled data, or federated; `defaults` are other defaults of common settings.
+    """
 
     name: str
     label: str  # in tables and figures

@@ -12,7 +12,7 @@ from pfedeg.graphs.triples import Ids
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a client sends after a round: rows by table name, scalars by name."""
+    """What a client sends after a round: rows by table name in `tables`, numbers by name in `scalars`."""
 
     tables: Mapping[str, Rows] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -25,12 +25,15 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Download(Upload):
-    """What a client receives before a round."""
+    """What a client receives before a round: rows by table name in `tables`, numbers by name in `scalars`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTable:
-    """A table that a method exchanges: rows of entities shared with other clients."""
+    """A table called `name` that a method exchanges: rows of entities shared with other clients.
+
+    A row has `width` numbers (default: as many as the model has per entity). In a `partial` table rows may be missing.
+    """
 
     name: str
     width: int | None = None  # numbers per row; None: as many as the model has per entity
@@ -50,8 +53,14 @@ class Contents:
     def check(self, message: Upload, shared: Ids, entity_width: int) -> None:
         """Raise ValueError unless the message has exactly these contents, all finite and of the right shape and type.
 
-        `shared` has the sorted ids of the entities that the client shares with others.
+        `shared` has the sorted ids of the entities that the client shares with others, `entity_width` the numbers per
+        entity.
         """
+        if not isinstance(message, Upload):
+            raise ValueError(f"a {type(message).__name__}, not an Upload or a Download")
+        for what, found in (("tables", message.tables), ("scalars", message.scalars)):
+            if not isinstance(found, Mapping):
+                raise ValueError(f"{what}: a {type(found).__name__}, not a mapping by name")
         _check_names("tables", message.tables, [table.name for table in self.tables])
         _check_names("scalars", message.scalars, self.scalars)
         for name, value in message.scalars.items():
@@ -69,7 +78,12 @@ def _check_names(what: str, found: Mapping[str, object], declared: Sequence[str]
 
 
 def _check_rows(table: SharedTable, rows: Rows, shared: Ids, width: int) -> None:
+    if not isinstance(rows, Rows):
+        raise ValueError(f"table {table.name!r}: a {type(rows).__name__}, not Rows(ids, values)")
     ids, values = rows.ids, rows.values
+    for what, array in (("ids", ids), ("values", values)):
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"table {table.name!r}: its {what} are a {type(array).__name__}, not a numpy array")
     if ids.dtype != np.int32 or ids.ndim != 1:
         raise ValueError(f"table {table.name!r}: its ids are not a list of int32")
     if values.dtype != np.float32 or values.shape != (len(ids), width):

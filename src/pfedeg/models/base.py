@@ -55,7 +55,11 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class ModelType:
-    """A model that users can choose by name; `model_type(dim, gamma=…)` builds it."""
+    """A model that users can choose by `name`; `model_type(dim, gamma=…)` builds it.
+
+    `label` stands in tables and figures, `summary` and `reference` in the docs. `build` makes the model from the
+    dimension and an instance of the dataclass `settings`; `defaults` are other defaults of common settings.
+    """
 
     name: str
     label: str

@@ -24,7 +24,11 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class ObjectiveType:
-    """An objective that users can choose by name."""
+    """An objective that users can choose by `name`.
+
+    `label` stands in tables and figures, `summary` and `reference` in the docs. `build` makes the objective from an
+    instance of the dataclass `settings`; `defaults` are other defaults of common settings.
+    """
 
     name: str
     label: str

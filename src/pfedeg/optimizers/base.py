@@ -16,10 +16,10 @@ class Optimizer(Protocol):
     """An optimiser with its settings."""
 
     def init(self, tables: Tables) -> OptimizerState:
-        """The state before the first step."""
+        """The state before the first step, for these `tables`."""
 
     def step(self, tables: Tables, state: OptimizerState, gradient: Tables) -> None:
-        """Make one step: update both tables and the state in place."""
+        """Make one step along the `gradient`: update both `tables` and the `state` in place."""
 
     def reach(self, steps: int) -> float:
         """The furthest that a number can move in this many steps, whatever the gradients; infinite if unbounded.
@@ -30,7 +30,11 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class OptimizerType:
-    """An optimiser that users can choose by name."""
+    """An optimiser that users can choose by `name`.
+
+    `label` stands in tables and figures, `summary` and `reference` in the docs. `build` makes the optimiser from an
+    instance of the dataclass `settings`; `defaults` are other defaults of common settings.
+    """
 
     name: str
     label: str

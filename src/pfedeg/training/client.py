@@ -140,7 +140,7 @@ class Client:
     def _check(self, contents: Contents, message: Upload, part: str) -> None:
         try:
             contents.check(message, self.travelling, self.model.entity_width)
-        except (ValueError, AttributeError, TypeError) as error:
+        except ValueError as error:
             text = f"method {self._config.method_type.label}, client {self.name!r}: invalid {part}"
             raise InputError(f"{text}: {error}") from None
 

@@ -3,10 +3,11 @@
 No setting is ever None. The default of a setting is that of the method, else of the model, else of the field.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pfedeg.engine.interface import Absorb, Batches, Recipe
 from pfedeg.errors import InputError, named_failure
@@ -21,7 +22,7 @@ from pfedeg.optimizers.base import Optimizer, OptimizerType
 from pfedeg.optimizers.registry import OPTIMIZERS
 from pfedeg.registry import Registry
 from pfedeg.settings import Value, build_settings, check_setting, choices, setting, setting_fields, value_type
-from pfedeg.text import suggest
+from pfedeg.text import similar, suggest
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "method": METHODS,
@@ -100,7 +101,7 @@ class Config:
         for name in [name for name in given if name not in known]:
             other = all_settings().get(name)
             if other is None:
-                raise InputError(f"unknown setting {name!r}{suggest(name, all_settings())}")
+                raise InputError(f"unknown setting {name!r}{suggest_setting(name, all_settings())}")
             check_setting(other.kind, other.item, given[name])
         if not chosen.is_federated and given.get("epochs", 1) != 1:
             raise InputError(f"epochs: a round of {chosen.label} is one epoch; set rounds instead")
@@ -129,7 +130,7 @@ class Config:
         return found
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some settings changed."""
+        """A copy with `changes` of some settings by name."""
         return type(self)(**{**self.as_dict(), **changes})
 
     @property
@@ -167,28 +168,60 @@ class Config:
 
     def build_model(self) -> Model:
         """The model with its dimension and settings."""
-        with named_failure(f"model {self.model}: build"):
-            return self.model_type.build(self.dim, self.model_settings)
+        return _built(f"model {self.model}", Model, lambda: self.model_type.build(self.dim, self.model_settings))
 
     def build_objective(self) -> Objective:
         """The objective with its settings."""
-        with named_failure(f"objective {self.objective}: build"):
-            return self.objective_type.build(self.objective_settings)
+        build = self.objective_type.build
+        return _built(f"objective {self.objective}", Objective, lambda: build(self.objective_settings))
 
     def build_optimizer(self) -> Optimizer:
         """The optimiser with its settings."""
-        with named_failure(f"optimizer {self.optimizer}: build"):
-            return self.optimizer_type.build(self.optimizer_settings)
+        build = self.optimizer_type.build
+        return _built(f"optimizer {self.optimizer}", Optimizer, lambda: build(self.optimizer_settings))
 
     def build_strategy(self, threads: int | None = None) -> Strategy:
         """The method's strategy; its server side uses this many threads, by default all cores."""
-        with named_failure(f"method {self.method}: build"):
-            return self.method_type.build(self.method_settings, threads)
+        build = self.method_type.build
+        return _built(f"method {self.method}", Strategy, lambda: build(self.method_settings, threads))
 
     def build_recipe(self, absorb: Absorb) -> Recipe:
-        """How clients train."""
+        """How clients train, and `absorb` what they receive."""
         batches = Batches(self.epochs, self.batch, self.negatives, self.sampling, self.chunk, self.loss)
         return Recipe(self.build_model(), self.build_objective(), self.build_optimizer(), batches, absorb)
+
+
+def require_config(value: Any) -> Config:
+    """The settings, by default all defaults; InputError with the likely fix if it is something else."""
+    if value is None or isinstance(value, Config):
+        return value or Config()
+    example = f"pfedeg.Config({value!r})" if isinstance(value, str) else "pfedeg.Config(method='fede', rounds=20)"
+    raise InputError(f"expected a Config, not {value!r:.80}; `{example}` makes one")
+
+
+Part = TypeVar("Part")
+
+
+def _built(name: str, kind: type[Any], build: Callable[[], Part]) -> Part:
+    """What a part's `build` returns, if it is an object with the attributes of its kind."""
+    with named_failure(f"{name}: build"):
+        found = build()
+    missing = [each for each in vars(kind) if not each.startswith("_") and not hasattr(found, each)]
+    if isinstance(found, type) or missing:
+        without = f" without {', '.join(missing)}" if missing and found is not None else ""
+        call = ", which is a class; call it" if isinstance(found, type) else ""
+        raise InputError(f"{name}: build returned {found!r:.80}{call or without}; expected a {kind.__name__}")
+    return found
+
+
+def suggest_setting(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown setting: settings with a similar name, else a similar meaning."""
+    names, found = list(known), all_settings()
+    wanted = re.sub("[_ -]", "", name).casefold()
+    meant = [each for each, one in found.items() if wanted in re.sub("[_ -]", "", one.help).casefold()]
+    if similar(name, names) or not meant or len(wanted) < 4:
+        return suggest(name, names)
+    return f"; did you mean {' or '.join(repr(each) for each in meant[:3])}?"
 
 
 def _check_distinct(parts: Mapping[str, tuple[str, type]]) -> set[str]:
@@ -319,7 +352,7 @@ def _read(file: Path) -> dict[str, Any]:
                 registry.get(registry.identify(saved[part]))
         for name in saved:
             if name not in _names():
-                raise InputError(f"unknown setting {name!r}{suggest(name, _names())}")
+                raise InputError(f"unknown setting {name!r}{suggest_setting(name, _names())}")
         _check_preset(saved.get("preset", "paper"))
         Config(**{name: value for name, value in saved.items() if name != "preset"})
     except InputError as error:

@@ -16,7 +16,7 @@ HITS = (1, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean reciprocal rank, Hits@1, 5 and 10, and the number of evaluated triples."""
+    """Mean reciprocal rank `mrr`, Hits@1, 5 and 10 in `hits`, and the number of evaluated `triples`."""
 
     mrr: float
     hits: tuple[float, float, float]

@@ -21,7 +21,10 @@ MAX_SCORES = 1 << 24  # computed at a time
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: its rank, its score, and the split in which the client knows it, if any."""
+    """One answer: an `entity` with its display `label`, its `rank` and `score`, and the split in which it is `known`.
+
+    `probability` is the probability of being correct, if the run is calibrated.
+    """
 
     rank: int
     entity: str
@@ -80,6 +83,8 @@ class Answerer:
 
         Questions are processed in batches whose scores take at most about 64 MB.
         """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+            raise InputError(f"k: {k!r} is not a whole number")
         if k < 1:
             raise InputError(f"k: {k} is out of range; it must be at least 1")
         k = min(k, len(self._graph.entities))
@@ -174,6 +179,8 @@ def parse_question(
 
 def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
     """The id of a name or unique display label; otherwise an error that suggests similar names."""
+    if not isinstance(name, str):
+        raise InputError(f"{kind} {name!r}: not a text")
     ids, wanted = graph.entity_ids if kind == "entity" else graph.relation_ids, normal(name)
     found = ids.get(wanted)
     if found is not None:

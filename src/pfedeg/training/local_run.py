@@ -2,20 +2,21 @@
 
 import warnings
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from pfedeg.engine.interface import Engine, default_engine
+from pfedeg.engine.interface import Engine, check_threads, default_engine
 from pfedeg.errors import DataWarning, InputError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
-from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.federation import Federation, require_federation
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.graphs.triples import normal
 from pfedeg.methods.base import Method
 from pfedeg.models.base import ModelType, Tables
 from pfedeg.text import suggest
 from pfedeg.training.client import ClientState, build_clients
-from pfedeg.training.config import Config
+from pfedeg.training.config import Config, require_config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import InProcess, PooledInProcess
 from pfedeg.training.last_mix import Mix
@@ -29,7 +30,8 @@ POOL = "collective"  # name of the pooled client; random numbers depend on it
 class Training(RunLoop):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
-    With `out`, the run is saved in a run folder; with `resume`, a run saved there continues.
+    The run has the settings `config` (default: all defaults). With `out`, it is saved in a run folder; with `resume`, a
+    run saved there continues. `engine` computes, by default compiled code on so many `threads` (default: all cores).
     """
 
     _transport: InProcess
@@ -47,9 +49,8 @@ class Training(RunLoop):
         secret: bytes = b"",
     ) -> None:
         """`source` names the data (default: `federation.source`); `secret` reproduces a network run."""
-        if not isinstance(federation, Federation):
-            raise InputError(f"expected a Federation, not {federation!r}; `pfedeg.Federation.read(path)` reads one")
-        config = config or Config()
+        federation, config = require_federation(federation), require_config(config)
+        check_threads(threads)
         super().__init__(config, config.build_strategy(threads), RunFolder(Path(out)) if out else None)
         self.federation = federation
         self.tables: dict[ClientId, Tables] = {}
@@ -72,13 +73,26 @@ class Training(RunLoop):
             self._is_new = True
         self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
 
-    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
-        """Answer a question with a client's tables; see `link_prediction.predict`."""
+    def predict(
+        self,
+        client: ClientId,
+        relation: str,
+        *,
+        head: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        known: bool = False,
+        min_score: float = -inf,
+    ) -> list[Prediction]:
+        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
+
+        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
+        """
         client = normal(client)
         if client not in self.tables:
             raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
-        model, graph = self.config.build_model(), self.federation.graphs[client]
-        return predict(self._engine, model, self.tables[client], graph, relation=relation, **question)
+        parts = self._engine, self.config.build_model(), self.tables[client], self.federation.graphs[client]
+        return predict(*parts, relation=relation, head=head, tail=tail, k=k, known=known, min_score=min_score)
 
     def _assemble(self, shared: Shared) -> tuple[Shared, InProcess]:
         """The clients and their transport."""
@@ -149,11 +163,21 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     threads: int | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> Training:
-    """Train to the end, with settings by name (see `Config`): train(federation, "fede", "rotate", rounds=20)."""
+    """Train to the end: `train(federation, "fede", "rotate", rounds=20, lr=0.005)`.
+
+    `federation` has the data; `method` and `model` are names, `package.module:NAME`, or the objects; all other
+    `settings` are given by name (see `Config` and docs/settings.md). With `out`, the run is saved in this folder, and
+    with `resume` a run saved there continues. `threads` is the number of cores, by default all; it does not affect
+    results. `progress` shows on stderr how far the training is.
+    """
+    federation = require_federation(federation)  # before the settings, which may be right
+    if isinstance(method, Config):
+        raise InputError("expected a method, not a Config; `pfedeg.Training(federation, config)` takes one")
     config = Config(method=method, model=model, **settings)
-    return Training(federation, config, out=out, resume=resume, threads=threads).run()
+    return Training(federation, config, out=out, resume=resume, threads=threads).run(progress)
 
 
 def warn_about(federation: Federation, shared: Shared, method: Method) -> None:

@@ -41,7 +41,11 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What happened in one round."""
+    """What happened in round `number`: the mean `loss` of every client that was `selected`, `seconds`, and traffic.
+
+    `metrics` of all clients on validation triples are there if the round was evaluated. `weights` is the relation graph
+    W of the method, `bytes_up` and `bytes_down` is what clients sent and received, `state` that of the strategy.
+    """
 
     number: int
     selected: tuple[ClientId, ...]
@@ -74,14 +78,14 @@ def run(
 
     `width` is the number of real numbers per entity.
     """
-    state = strategy.init(shared) if state is None else state
+    state = init(strategy, shared) if state is None else state
     latest = dict(transport.uploads())
     for number in range(done + 1, rounds + 1):
         began = time.perf_counter()
         selected = [client for client in select(shared, fraction, seed, number) if client not in retired]
         if not selected:
             return
-        state, downloads = _aggregate(strategy, state, shared, latest, selected, width)
+        state, downloads = aggregate(strategy, state, shared, latest, selected, width)
         mix = Mix(number, tuple(selected), dict(latest), state)
         updates = transport.exchange(number, downloads)
         latest |= {client: update.upload for client, update in updates.items()}
@@ -89,7 +93,7 @@ def run(
         if number % eval_every == 0 or number == rounds:
             final = None
             if evaluate == "after_aggregation":
-                after, final = _aggregate(strategy, state, shared, latest, shared.clients, width)
+                after, final = aggregate(strategy, state, shared, latest, shared.clients, width)
                 mix = Mix(number, shared.clients, dict(latest), after)
             metrics = transport.evaluate(number, "valid", final)
         yield Round(
@@ -97,7 +101,7 @@ def run(
             selected=tuple(selected),
             loss={client: update.loss for client, update in updates.items()},
             metrics=metrics,
-            weights=strategy.relation_graph(state),
+            weights=_relation_graph(strategy, state, len(shared.clients)),
             seconds=time.perf_counter() - began,
             bytes_up=sum(update.upload.nbytes for update in updates.values()),
             bytes_down=sum(download.nbytes for download in downloads.values()),
@@ -106,7 +110,18 @@ def run(
         )
 
 
-def _aggregate(
+def init(strategy: Strategy, shared: Shared) -> State:
+    """`Strategy.init`, with its result checked."""
+    name = f"{type(strategy).__name__}.init"
+    with named_failure(name):
+        state = strategy.init(shared)
+    if not isinstance(state, Mapping):
+        raise InputError(f"{name}: expected the state as a mapping, not {type(state).__name__}")
+    _check_state(name, state)
+    return state
+
+
+def aggregate(
     strategy: Strategy,
     state: State,
     shared: Shared,
@@ -121,8 +136,7 @@ def _aggregate(
     if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(part, Mapping) for part in result)):
         raise InputError(f"{name}: expected the state and the downloads, both as mappings")
     state, downloads = result
-    if wrong := [key for key, value in state.items() if not isinstance(value, np.ndarray)]:
-        raise InputError(f"{name}: state {wrong[0]!r} is a {type(state[wrong[0]]).__name__}, not an array")
+    _check_state(name, state)
     found = {}
     for client in selected:
         text = f"{name}: the download of client {client!r}"
@@ -131,10 +145,36 @@ def _aggregate(
         try:
             ids = shared.travelling[client]
             strategy.downloads.check(downloads[client], ids, width)
-        except (ValueError, AttributeError, TypeError) as error:
+        except ValueError as error:
             raise InputError(f"{text} is invalid: {error}") from None
         found[client] = downloads[client]
     return state, found
+
+
+def _check_state(name: str, state: State) -> None:
+    """Refuse a state that a checkpoint cannot store."""
+    for key, value in state.items():
+        if not isinstance(key, str):
+            raise InputError(f"{name}: state {key!r}: its name is not a text")
+        if not isinstance(value, np.ndarray):
+            raise InputError(f"{name}: state {key!r} is a {type(value).__name__}, not an array")
+        if value.dtype.kind not in "biuf":
+            raise InputError(f"{name}: state {key!r} is an array of {value.dtype}, not of numbers")
+
+
+def _relation_graph(strategy: Strategy, state: State, clients: int) -> Weights | None:
+    """`Strategy.relation_graph`, with its result checked."""
+    name = f"{type(strategy).__name__}.relation_graph"
+    with named_failure(name):
+        weights = strategy.relation_graph(state)
+    if weights is None:
+        return None
+    if not isinstance(weights, np.ndarray) or weights.shape != (clients, clients) or weights.dtype.kind != "f":
+        found = getattr(weights, "shape", type(weights).__name__)
+        raise InputError(f"{name}: expected an array of floats of shape {(clients, clients)}, not {found}")
+    if not np.isfinite(weights).all():
+        raise InputError(f"{name}: weights that are not finite")
+    return weights
 
 
 def select(shared: Shared, fraction: float, seed: int, number: int) -> list[ClientId]:

@@ -15,9 +15,12 @@ from pfedeg.files import check_free
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, Split
 from pfedeg.methods.base import State, Strategy, Weights
+from pfedeg.result_table import ResultTable
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics, weighted
 from pfedeg.training.last_mix import Mix
+from pfedeg.training.progress import rounds_with_progress
+from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.rounds import Round, Transport, run
 from pfedeg.training.run_folder import Arrays, RunFolder
 
@@ -92,9 +95,9 @@ class RunLoop(ABC):
                     self.save()
                 raise
 
-    def run(self) -> Self:
-        """Train to the end."""
-        for _ in self:
+    def run(self, progress: bool = False) -> Self:
+        """Train to the end; with `progress`, show on stderr how far it is."""
+        for _ in rounds_with_progress(self) if progress else self:
             pass
         return self
 
@@ -103,6 +106,14 @@ class RunLoop(ABC):
         if self._folder is not None and self.result is None:
             self._folder.save_checkpoint(*self._snapshot)
             self._saved_at = time.monotonic()
+
+    def metrics_table(self) -> ResultTable:
+        """The metrics of the finished run: a row per split and client, and one for the weighted average (client "")."""
+        return metrics_table(self.result)
+
+    def history_table(self) -> ResultTable:
+        """A row per round: loss, validation metrics if evaluated, seconds, and exchanged bytes."""
+        return history_table(self.history)
 
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
         """The relation graph of the best round, as learner → teacher → weight."""

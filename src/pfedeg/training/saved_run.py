@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +17,14 @@ from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split
 from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Model, Tables
 from pfedeg.models.registry import MODELS
+from pfedeg.result_table import ResultTable
 from pfedeg.settings import build_settings
 from pfedeg.text import suggest
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.last_mix import Change, SavedMix
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
+from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.run_folder import RunFolder
 
 SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
@@ -31,7 +34,7 @@ class Run:
     """A saved run: settings, result, history, and tables for evaluation and prediction."""
 
     def __init__(self, path: str | Path, engine: Engine | None = None) -> None:
-        """Read settings and history; tables and graphs are read when needed."""
+        """Open the run folder at `path`; tables and graphs are read when needed, and `engine` computes with them."""
         self.path, self._folder = Path(path), RunFolder.open(path)
         self.provenance = self._folder.read("provenance.json")
         self.settings: dict[str, Any] = self._folder.settings()
@@ -61,7 +64,7 @@ class Run:
         return MODELS.get(self.model).build(self.settings["dim"], self.model_settings)
 
     def label(self, part: Literal["method", "model", "objective", "optimizer"]) -> str:
-        """The label of the method, model, objective or optimiser, even if it cannot be loaded."""
+        """The label of a `part` (method, model, objective or optimizer), even if it cannot be loaded."""
         saved = self.provenance.get("labels")
         if isinstance(saved, dict) and isinstance(saved.get(part), str):
             return str(saved[part])
@@ -104,6 +107,14 @@ class Run:
         """The content of result.json; None while the run is not finished."""
         return self._folder.read("result.json") if self._folder.finished() else None
 
+    def metrics_table(self) -> ResultTable:
+        """The metrics of the finished run: a row per split and client, and one for the weighted average (client "")."""
+        return metrics_table(self.result)
+
+    def history_table(self) -> ResultTable:
+        """A row per round: loss, validation metrics if evaluated, seconds, and exchanged bytes."""
+        return history_table(self.history)
+
     def affinity(self) -> dict[ClientId, dict[ClientId, float]] | None:
         """The relation graph of the best round, as learner → teacher → weight."""
         until = self.result["best_round"] if self.result else len(self.history)
@@ -121,7 +132,7 @@ class Run:
         return normal(client)
 
     def evaluate(self, split: Split = "test", side: Side | None = "tail") -> dict[ClientId, Metrics]:
-        """Metrics of every client; side None: over head and tail predictions together."""
+        """Metrics of every client on a `split`; `side` None: over head and tail predictions together."""
         sides: tuple[Side, ...] = ("tail", "head") if side is None else (side,)
         ranks = [self.ranks(split, which) for which in sides]
         return {
@@ -130,7 +141,7 @@ class Run:
         }
 
     def ranks(self, split: Split = "test", side: Side = "tail") -> dict[ClientId, NDArray[np.float64]]:
-        """The rank of every triple of a split among its client's candidates, in the graph's order."""
+        """The rank of every triple of a `split` among its client's candidates for the `side`, in the graph's order."""
         return {
             client: Evaluator(self.graph(client)).ranks(
                 self._engine, self.built_model, self.tables(client), split, side
@@ -138,15 +149,29 @@ class Run:
             for client in self.clients
         }
 
-    def predict(self, client: ClientId, relation: str, **question: Any) -> list[Prediction]:
-        """See `predict`; e.g. run.predict("government", "in_country", head="Kyoto", k=3)."""
+    def predict(
+        self,
+        client: ClientId,
+        relation: str,
+        *,
+        head: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        known: bool = False,
+        min_score: float = -inf,
+    ) -> list[Prediction]:
+        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
+
+        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
+        """
         client = self.find_client(client)
         parts = self._engine, self.built_model, self.tables(client), self.graph(client)
-        curve = self.calibration(client, "head" if question.get("head") is None else "tail")
-        return predict(*parts, relation=relation, calibration=curve, **question)
+        curve = self.calibration(client, "tail" if tail is None else "head")
+        question: dict[str, Any] = {"relation": relation, "head": head, "tail": tail, "k": k, "known": known}
+        return predict(*parts, **question, min_score=min_score, calibration=curve)
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
-        """The number of answers to a question that the client already knows."""
+        """How many answers to (`head`, `relation`, ?) or (?, `relation`, `tail`) the `client` already knows."""
         graph = self.graph(normal(client))
         side, (given, kind) = parse_question(graph, relation, head, tail)
         keys, start, _ = graph.known(side)
@@ -154,17 +179,17 @@ class Run:
         return int(start[at + 1] - start[at]) if at < len(keys) and keys[at] == key else 0
 
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
-        """An answerer for many questions to one client."""
+        """An answerer for many questions to one `client`, for tails or heads (`side`)."""
         client = self.find_client(client)
         parts = self._engine, self.built_model, self.tables(client), self.graph(client)
         return Answerer(*parts, side, self.calibration(client, side))
 
     def calibration(self, client: ClientId, side: Side = "tail") -> Calibration | None:
-        """The curve for predicted tails or heads that `pfedeg calibrate` saved, if any."""
+        """The curve of a `client` for predicted tails or heads (`side`) that `pfedeg calibrate` saved, if any."""
         return self._folder.calibrations(client).get(side)
 
     def calibrate(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
-        """Save curves with the run."""
+        """Save the `curves` of a `client` with the run."""
         self._folder.save_calibrations(client, curves)
 
     def mix(self) -> SavedMix | None:
@@ -172,11 +197,11 @@ class Run:
         return self._folder.mix()
 
     def received(self, client: ClientId) -> Change | None:
-        """What the last mix changed in a client's tables, as the folder of a client in a federation has it."""
+        """What the last mix changed in the tables of a `client`, as the folder of a client in a federation has it."""
         return self._folder.change(client)
 
     def similar(self, client: ClientId, entity: str, k: int = 10) -> list[Prediction]:
-        """The entities with the most similar embeddings by cosine, best first."""
+        """The `k` entities of a `client` whose embeddings are most similar to that of `entity` by cosine, in order."""
         client = self.find_client(client)
         graph, table = self.graph(client), self.tables(client).entity
         given = look_up("entity", entity, graph)

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from pfedeg.errors import InputError
 from pfedeg.experiments.report import page, render
+from pfedeg.experiments.report.latex import latex
 from pfedeg.experiments.report.results import Results
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
 from pfedeg.extras import require
 from pfedeg.files import write_bytes
 from pfedeg.text import plural
+from pfedeg.training.progress import ProgressLine
 
 
 def write(
@@ -35,7 +37,7 @@ def write(
         notify(line)
     runs = plural(sum(len(entry.runs) for entry in results.entries), "run")
     if kind == "csv":
-        write_bytes(out, render.numbers(results).encode())
+        write_bytes(out, results.table().to_csv().encode())
         return f"{out}: {runs}"
     tests = {}
     if kind != "png":
@@ -46,11 +48,41 @@ def write(
     if kind == "png":
         return f"{out}: {plural(render.pictures(out, sections, notify), 'figure')}"
     subtitle = _subtitle(results, folder)
-    text = (
-        page.page(title, subtitle, sections, notify) if kind == "html" else render.markdown(title, subtitle, sections)
-    )
+    if kind == "html":
+        text = page.page(title, subtitle, sections, notify)
+    else:
+        text = (latex if kind == "tex" else render.markdown)(title, subtitle, sections)
     write_bytes(out, text.encode())
     return f"{out}: {runs}"
+
+
+def report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    published: str | Path | None = None,
+    format: str | None = None,
+    title: str = "Results",
+    quick: bool = False,
+    progress: bool = False,
+) -> Results:
+    """The finished runs in a `folder` and its subfolders, grouped for comparison; `table()` has them all.
+
+    With `out`, a report is written, too: in the `format` html, md, csv, tex or png (default: from the extension), with
+    this `title`, compared with results in the CSV file `published`. `quick` skips significance tests, and `progress`
+    shows on stderr what is done.
+    """
+    if not isinstance(folder, str | Path):
+        raise InputError(f"expected a folder of runs, not a {type(folder).__name__}")
+    found = Path(published) if published is not None else None
+    line = ProgressLine("report")
+    notify: Callable[[str], None] = (lambda text: line.show(text, True)) if progress else lambda text: None
+    if out is not None:
+        try:
+            write(Path(folder), Path(out), found, format, title, quick, notify)
+        finally:
+            line.clear()
+    return Results.read(Path(folder), found)
 
 
 def _check_target(out: Path, kind: str) -> None:
@@ -58,7 +90,7 @@ def _check_target(out: Path, kind: str) -> None:
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
-        require("plot", f"--format {kind}", "--format md and csv work without it")
+        require("plot", f"--format {kind}", "--format md, csv and tex work without it")
     if kind == "png":
         render.check_folder(out)
     elif not out.parent.is_dir():

@@ -44,6 +44,11 @@ class Picture:
 Part = Table | Picture
 
 
+def as_table(part: Part) -> Table | None:
+    """A table, or the one that stands for a figure."""
+    return part if isinstance(part, Table) else part.table
+
+
 @dataclass
 class Section:
     """A section of the report, with a paragraph for each line of text; collapsed sections open on click."""

@@ -1,22 +1,18 @@
 """The formats of a report other than the web page: Markdown, numbers as CSV, a folder of PNG figures."""
 
-import csv
-import io
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pfedeg.errors import InputError
-from pfedeg.experiments.report.document import Part, Picture, Section, Table, TableCell
+from pfedeg.experiments.report.document import Picture, Section, TableCell, as_table
 from pfedeg.experiments.report.page import slug
-from pfedeg.experiments.report.published import METRICS
-from pfedeg.experiments.report.results import Results
 from pfedeg.files import create_folder, write_bytes
 from pfedeg.plots import draw
 from pfedeg.text import printable
 
-FORMATS = ("html", "md", "csv", "png")
+FORMATS = ("html", "md", "csv", "tex", "png")
 
 
 def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -34,7 +30,7 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
     lines = [f"# {plain(title)}", "", plain(subtitle)]
     for section in sections:
-        tables = [table for table in map(_as_table, section.parts) if table]
+        tables = [table for table in map(as_table, section.parts) if table]
         if not tables:
             continue
         lines += [
@@ -51,39 +47,6 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
             lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in table.rows]
             lines += ["", paragraph(table.note)] if table.note else []
     return "\n".join(lines) + "\n"
-
-
-def _as_table(part: Part) -> Table | None:
-    """A table, or the one that stands for a figure."""
-    return part if isinstance(part, Table) else part.table
-
-
-def numbers(results: Results) -> str:
-    """A CSV line for every run and client, and for the weighted average of a run, with published numbers."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    measured = [f"{split}_{name}" for split in ("valid", "test") for name in METRICS]
-    head = ["data", "model", "scale", "method", "variant", "seed", "client"]
-    head += ["rounds", "best_round", "seconds", "test_triples"]
-    writer.writerow([*head, *measured, *(f"paper_{name}" for name in METRICS)])
-    for entry in results.entries:
-        setup = entry.setup
-        published = {} if setup.scale else results.published_for(entry)
-        for run, result in zip(entry.runs, entry.results, strict=True):
-            what = [setup.data, setup.model.identifier, setup.scale, entry.method.identifier, entry.variant, run.seed]
-            duration = [result["rounds"], result["best_round"], result["seconds"]]
-            clients = result["test"]["clients"]
-            for client in ("", *run.clients):
-                splits = [
-                    result[split]["clients"][client] if client else result[split]["weighted"]
-                    for split in ("valid", "test")
-                ]
-                triples = clients[client]["triples"] if client else sum(each["triples"] for each in clients.values())
-                paper = ["" if client else published.get(name, "") for name in METRICS]
-                writer.writerow(
-                    [*what, client, *duration, triples, *(part[name] for part in splits for name in METRICS), *paper]
-                )
-    return file.getvalue()
 
 
 def check_folder(out: Path) -> None:

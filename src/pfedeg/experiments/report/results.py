@@ -20,7 +20,9 @@ from pfedeg.experiments.report.parts import (
 )
 from pfedeg.experiments.report.published import Published, read_published
 from pfedeg.experiments.report.run_files import data_names, describe_missing, find_runs, why_empty
+from pfedeg.experiments.report.run_table import run_table
 from pfedeg.graphs.alignment import ClientId
+from pfedeg.result_table import ResultTable
 from pfedeg.settings import setting_fields
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.saved_run import Run
@@ -120,7 +122,11 @@ class Entry:
 
 @dataclass
 class Results:
-    """All entries of a folder, in report order."""
+    """The runs of a folder as `entries`, in report order: a method with its settings on a dataset, with a run per seed.
+
+    `published` results stand beside them. Left out are runs that are `unfinished`, `damaged` (with the reason) or
+    `duplicates` of others; `missing` names plug-ins that are not installed here.
+    """
 
     entries: list[Entry]
     unfinished: list[Path]
@@ -158,11 +164,11 @@ class Results:
         return [setup for setup in self.setups if methods[setup] > 1 or setup not in in_studies or setup in fullest]
 
     def at(self, setup: Setup) -> list[Entry]:
-        """The entries to compare: every method with the settings that are best on validation triples."""
+        """The entries of a `setup` to compare: every method with the settings that are best on validation triples."""
         return [best_by_validation(tried) for tried in self.tried(setup).values()]
 
     def tried(self, setup: Setup) -> dict[str, list[Entry]]:
-        """All entries of a setup by method."""
+        """All entries of a `setup` by method."""
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if entry.setup == setup:
@@ -196,6 +202,10 @@ class Results:
             for group in groups
             if len(group) > 1
         ]
+
+    def table(self) -> ResultTable:
+        """A row per run and client, and one for the weighted average of a run (client ""), with published metrics."""
+        return run_table(self.entries, self.published_for)
 
     def published_at(self, setup: Setup) -> dict[str, Mapping[str, float]]:
         """Published metrics for the data and model of a setup, at the paper's settings, by method."""

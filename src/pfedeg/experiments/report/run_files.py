@@ -1,6 +1,6 @@
 """Finds the runs in a folder and checks that their files contain what a report needs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -53,9 +53,15 @@ def describe_missing(runs: Sequence[Run]) -> list[str]:
 def data_names(runs: Sequence[Run]) -> dict[Path, str]:
     """The name of each run's data, from the file name; a fingerprint is added if different data have the same name.
 
-    Fingerprints may differ between seeds, since data without splits are split by the seed.
+    Equal data have the same name, the one that most of their runs have. Fingerprints may differ between seeds, since
+    data without splits are split by the seed.
     """
     found = {run.path: (_data_name(run), str(run.provenance.get("data_fingerprint", ""))) for run in runs}
+    used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name, fingerprint in found.values():
+        used[fingerprint][name] += name != UNNAMED
+    names = {print: min(counts, key=lambda name: (-counts[name], name)) for print, counts in used.items() if print}
+    found = {path: (names.get(print, name), print) for path, (name, print) in found.items()}
     versions: defaultdict[tuple[str, int | None], set[Any]] = defaultdict(set)
     for run in runs:
         name, fingerprint = found[run.path]
