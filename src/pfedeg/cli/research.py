@@ -23,7 +23,10 @@ MAX_MINUTES = 100_000
 @click.command(context_settings=CONTEXT)
 @click.argument("plan", type=click.Path(path_type=Path))
 @click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet or NAME/ for each dataset"
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="folder where the plan's data are: NAME.parquet, NAME/ or a path  [the current folder]",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs are kept"

@@ -34,17 +34,23 @@ class Experiment:
     """The runs of a plan in a folder, with their states."""
 
     def __init__(self, plan: Plan, data: Path, out: Path) -> None:
-        """`data` is a folder with a Parquet file or a subfolder per dataset."""
+        """`data` is the folder where the plan's data are: names and relative paths begin there."""
         self.plan, self._data, self.out = plan, data, out
-        self._sources = {run.data: self._source(run.data) for run in plan.runs}
+        self._sources = {run.data: self._source(run.source) for run in plan.runs}
         self._time = RemainingTime(self._sources)
 
-    def _source(self, name: str) -> Path:
-        for path in (self._data / f"{name}.parquet", self._data / name):
+    def _source(self, text: str) -> Path:
+        """The file or folder of a dataset, given as a name or a path; or the embedded federation."""
+        for path in (self._data / f"{text}.parquet", self._data / text):
             if path.exists():
                 return path
-        known = sorted({path.stem for path in self._data.glob("*")})
-        raise InputError(f"{self._data}: no {name}.parquet in this folder{suggest(name, known)}")
+        if text == "world":
+            return Path(text)
+        folder = (self._data / text).parent
+        known = sorted({path.stem for path in folder.glob("*") if not path.name.startswith(".")})
+        name = Path(text).name
+        wanted = name if name.endswith(".parquet") else f"{name} or {name}.parquet"
+        raise InputError(f"{folder}: no {wanted} in this folder{suggest(name, known)}; --data names another folder")
 
     def folder(self, run: PlannedRun) -> RunFolder:
         """The run folder of a planned run."""
