@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
+from pfedeg.cli.options import CONTEXT, client_option, console, force_option, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
@@ -30,7 +30,7 @@ EXPLANATIONS = ("similar_triples", "contributions")
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="the client whose tables answer")
+@client_option("the client whose tables answer")
 @click.option("--head", metavar="NAME", help="predict tails: (HEAD, RELATION, ?)")
 @click.option("--relation", metavar="NAME", help="without --head and --tail: predict the tails of all its heads")
 @click.option("--tail", metavar="NAME", help="predict heads: (?, RELATION, TAIL)")
@@ -40,11 +40,12 @@ EXPLANATIONS = ("similar_triples", "contributions")
     help="a CSV, TSV or Parquet file with columns head, relation[, tail]",
 )
 @click.option("--heads", is_flag=True, help="with --relation alone: predict heads instead of tails")
-@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question  [10]")
-@click.option("--min-score", type=float, default=-inf, metavar="X", help="omit answers with a lower score")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question")
+@click.option("--min-score", type=float, metavar="X", help="omit answers with a lower score  [default: none]")
 @click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
 @click.option("--explain", is_flag=True, help="also show similar known triples and the contributions of other clients")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
+@force_option
 @threads_option
 @json_option
 def predict(
@@ -56,10 +57,11 @@ def predict(
     questions: Path | None,
     heads: bool,
     k: int,
-    min_score: float,
+    min_score: float | None,
     known: bool,
     explain: bool,
     out: Path | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -75,7 +77,7 @@ def predict(
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
     """
     from pfedeg.engine.interface import default_engine
-    from pfedeg.files import check_free
+    from pfedeg.files import check_output
     from pfedeg.prediction.answer_files import writer
     from pfedeg.prediction.question_files import read_questions, relation_questions
     from pfedeg.training.link_prediction import parse_question
@@ -88,10 +90,11 @@ def predict(
         raise InputError("--relation: missing; give a relation, or a file of questions with --questions")
     if heads and (questions is not None or not many):
         raise InputError("--heads: only allowed with --relation alone")
+    min_score = -inf if min_score is None else min_score
     if isnan(min_score):
         raise InputError("--min-score: nan is not a number")
     if out is not None:
-        check_free(out)
+        check_output(out, force)
     opened = Run(run, default_engine(threads))
     opened.require_finished()
     graph = opened.graph(opened.find_client(client))
@@ -233,9 +236,9 @@ def _row(given: "Row", answer: "Prediction", explain_row: ExplainRow | None) -> 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="the client whose tables are used")
+@client_option("the client whose tables are used")
 @click.option("--entity", required=True, metavar="NAME", help="the entity to compare with")
-@click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities  [10]")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities")
 @json_option
 def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
     """List the entities most similar to an entity.
@@ -265,19 +268,20 @@ def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="calibrate only this client  [all clients]")
+@client_option("calibrate only this client  [default: all clients]", required=False)
 @click.option(
     "--method",
     "kind",
     type=click.Choice(["isotonic", "platt"]),
     default="isotonic",
-    help="how to fit the curve  [isotonic]",
+    help="how to fit the curve",
 )
 @click.option("--picture", type=click.Path(path_type=Path), help="draw a reliability plot, NAME.png or NAME.svg")
+@force_option
 @threads_option
 @json_option
 def calibrate(
-    run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
+    run: Path, client: str | None, kind: Any, picture: Path | None, force: bool, threads: int | None, as_json: bool
 ) -> None:
     """Turn the scores of a RUN into probabilities.
 
@@ -291,7 +295,7 @@ def calibrate(
     """
     from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.engine.interface import default_engine
-    from pfedeg.files import writing
+    from pfedeg.files import check_output, writing
     from pfedeg.prediction.calibration import (
         as_rows,
         calibration_error,
@@ -305,6 +309,8 @@ def calibrate(
 
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError(f"--picture {picture}: expected a file name ending in .png or .svg")
+    if picture is not None:
+        check_output(picture, force)
     require_scikit_learn()
     opened = Run(run, default_engine(threads))
     opened.require_finished()

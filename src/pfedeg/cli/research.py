@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
+from pfedeg.cli.options import (
+    CONTEXT,
+    SettingsCommand,
+    console,
+    force_option,
+    json_option,
+    preset_option,
+    print_note,
+    threads_option,
+)
 from pfedeg.errors import InputError, RunError
 from pfedeg.text import plural, printable
 
@@ -26,14 +35,14 @@ MAX_MINUTES = 100_000
     "--data",
     type=click.Path(path_type=Path),
     default=Path(),
-    help="folder where the plan's data are: NAME.parquet, NAME/ or a path  [the current folder]",
+    help="folder where the plan's data are: NAME.parquet, NAME/ or a path",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs are kept"
 )
 @click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only these runs, e.g. model=transe,rotate")
 @click.option("--retry", is_flag=True, help="also repeat failed runs")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel  [1]")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel")
 @click.option("--list", "listed", is_flag=True, help="only list the runs and their states")
 @threads_option
 @json_option
@@ -113,11 +122,14 @@ def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, th
 @click.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the method suggests]"
+    "--over",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="values to try  [default: those that the method suggests]",
 )
-@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit  [30]")
+@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit")
 @click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the result to, for use in plans")
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@preset_option
 @threads_option
 @json_option
 def tune(
@@ -203,11 +215,12 @@ def tune(
     "--format",
     "kind",
     type=click.Choice(["html", "md", "csv", "png"]),
-    help="web page, Markdown, CSV (a line per run and client), or figures  [from the extension of --out]",
+    help="web page, Markdown, CSV (a line per run and client), or figures  [default: from the extension of --out]",
 )
-@click.option("--title", default="Results", metavar="TEXT", help="heading  [Results]")
+@click.option("--title", default="Results", metavar="TEXT", help="heading")
 @click.option("--quick", is_flag=True, help="skip significance tests, which rank all test triples again")
-def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool) -> None:
+@force_option
+def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool, force: bool) -> None:
     """Write a report on the finished runs in DIR.
 
     It shows metrics, significance, curves, relation graphs and gains, for runs in DIR and its subfolders. Published
@@ -221,4 +234,4 @@ def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title:
     """
     from pfedeg.experiments.report import write
 
-    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, print_note)}")
+    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, print_note, force)}")

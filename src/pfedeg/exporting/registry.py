@@ -9,7 +9,7 @@ from pfedeg.exporting.arrays import write_numpy, write_parquet, write_safetensor
 from pfedeg.exporting.pykeen import check_pykeen, write_pykeen
 from pfedeg.exporting.text import write_projector, write_word2vec
 from pfedeg.exporting.trained import Trained
-from pfedeg.files import create_folder, safe_name
+from pfedeg.files import check_output, create_folder, safe_name
 from pfedeg.settings import setting_fields
 from pfedeg.text import suggest
 from pfedeg.training.saved_run import Run
@@ -36,12 +36,29 @@ FORMATS = {
     "pykeen": Format(write_pykeen, check_pykeen),
 }
 
+FILES = (  # that some format writes
+    "entities.parquet",
+    "relations.parquet",
+    "tables.safetensors",
+    "tables.npz",
+    "entities.txt",
+    "tensors.tsv",
+    "metadata.tsv",
+    "projector_config.pbtxt",
+    "trained_model.pkl",
+    "training_triples.pkl",
+)
 
-def export(run: str | Path, out: Path, format: str, client: str | None = None) -> int:
-    """Write a client's tables to a new folder, or those of all clients to a subfolder each; the number of clients."""
+
+def export(run: str | Path, out: Path, format: str, client: str | None = None, force: bool = False) -> int:
+    """Write a client's tables to a new folder, or those of all clients to a subfolder each; the number of clients.
+
+    `force` replaces an earlier export.
+    """
     if format not in FORMATS:
         raise InputError(f"--to: unknown format {format!r}{suggest(format, FORMATS)}")
     FORMATS[format].check()
+    check_output(out, force, FILES)
     opened = Run(run)
     clients = opened.clients if client is None else (opened.find_client(client),)
     opened.require_finished()
@@ -55,5 +72,5 @@ def export(run: str | Path, out: Path, format: str, client: str | None = None) -
             graph, tables = opened.graph(name), opened.tables(name)
             FORMATS[format].write(Trained(name, opened.model, model, settings, graph, tables), target)
 
-    create_folder(out, fill)
+    create_folder(out, fill, FILES if force else ())
     return len(clients)

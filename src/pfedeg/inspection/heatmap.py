@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pfedeg.errors import InputError
-from pfedeg.files import write_bytes
+from pfedeg.files import check_output, write_bytes
 from pfedeg.inspection.overlap import Overlap
 from pfedeg.plots import draw, new_figure, require_matplotlib, short
 
@@ -18,12 +18,13 @@ MAX_CLIENTS = 40  # whose names stay readable
 MAX_NUMBERS = 12  # clients up to which cells show numbers
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path, force: bool = False) -> None:
     """Raise InputError early if the picture could not be drawn or written."""
     if path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
+    if not path.parent.is_dir():
+        raise InputError(f"--picture {path}: no such folder: {path.parent}")
+    check_output(path, force)
     require_matplotlib("--picture", "or omit --picture")
 
 

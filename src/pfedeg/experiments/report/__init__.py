@@ -8,7 +8,7 @@ from pfedeg.experiments.report import render
 from pfedeg.experiments.report.results import Results
 from pfedeg.experiments.report.sections import build_sections
 from pfedeg.experiments.report.significance import PairedTests, paired_tests
-from pfedeg.files import write_bytes
+from pfedeg.files import check_output, write_bytes
 from pfedeg.plots import require_matplotlib
 from pfedeg.text import plural
 
@@ -21,13 +21,14 @@ def write(
     title: str = "Results",
     quick: bool = False,
     notify: Callable[[str], None] = lambda text: None,
+    force: bool = False,
 ) -> str:
     """Write a report on the runs below a folder, by default in the format of `out`'s extension.
 
-    Returns a line for the user.
+    Returns a line for the user. `force` replaces an earlier report.
     """
     kind = kind or (out.suffix.lstrip(".").lower() if out.suffix else "png")
-    _check_target(out, kind)
+    _check_target(out, kind, force)
     results = Results.read(folder, published)
     for reason in results.damaged:
         notify(f"skipped: {reason}")
@@ -44,7 +45,7 @@ def write(
         tests = {setup: skipped if quick else paired_tests(results.at(setup), notify) for setup in several}
     sections = build_sections(results, tests)
     if kind == "png":
-        return f"{out}: {plural(render.pictures(out, sections, notify), 'figure')}"
+        return f"{out}: {plural(render.pictures(out, sections, notify, force), 'figure')}"
     subtitle = _subtitle(results, folder)
     text = (
         render.page(title, subtitle, sections, notify) if kind == "html" else render.markdown(title, subtitle, sections)
@@ -53,18 +54,15 @@ def write(
     return f"{out}: {runs}"
 
 
-def _check_target(out: Path, kind: str) -> None:
+def _check_target(out: Path, kind: str, force: bool) -> None:
     """Check before long work that the report can be written."""
     if kind not in render.FORMATS:
         raise InputError(f"{out}: unknown format {kind!r}; expected one of {', '.join(render.FORMATS)}")
     if kind in ("html", "png"):
         require_matplotlib(f"--format {kind}", "--format md and csv work without it")
-    if kind == "png":
-        render.check_folder(out)
-    elif not out.parent.is_dir():
+    check_output(out, force, render.FIGURES if kind == "png" else ())
+    if kind != "png" and not out.parent.is_dir():
         raise InputError(f"{out}: no such folder: {out.parent}")
-    elif out.is_dir():
-        raise InputError(f"{out}: is a folder; expected a file for --format {kind}")
 
 
 def _subtitle(results: Results, folder: Path) -> str:

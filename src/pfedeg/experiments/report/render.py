@@ -18,6 +18,7 @@ from pfedeg.plots import draw
 from pfedeg.text import printable
 
 FORMATS = ("html", "md", "csv", "png")
+FIGURES = ("*.png",)  # files in a folder of figures
 READABLE = 2 / 3  # smallest scale of a figure with readable text
 SHORT = 15  # tables up to this many rows are not split between printed pages
 STYLE = """
@@ -186,18 +187,8 @@ def numbers(results: Results) -> str:
     return file.getvalue()
 
 
-def check_folder(out: Path) -> None:
-    """Refuse a folder with other files."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: not a folder; --format png writes several files")
-    if out.exists() and any(path.suffix != ".png" for path in out.iterdir()):
-        raise InputError(
-            f"{out}: contains other files; choose a new folder for figures, or a file for a web page: --out report.html"
-        )
-
-
-def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None]) -> int:
-    """Write every figure as a PNG file to a new folder, or to one with only PNG files."""
+def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None], force: bool = False) -> int:
+    """Write every figure as a PNG file to a new folder; `force` replaces one with only PNG files."""
     drawn = [part for section in sections for part in section.parts if isinstance(part, Picture)]
     if not drawn:
         raise InputError(f"{out}: no figures can be drawn from these runs")
@@ -207,8 +198,5 @@ def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], Non
             notify(f"drawing {part.title}")
             write_bytes(folder / f"{_slug(part.name)}.png", draw(part.draw, "png")[0])
 
-    if out.exists():
-        fill(out)
-    else:
-        create_folder(out, fill)
+    create_folder(out, fill, FIGURES if force else ())
     return len(drawn)
