@@ -28,7 +28,7 @@ def evaluate(run: Path, split: Any, side: str, threads: int | None, as_json: boo
     """
     from pfedeg.cli.tables import metrics_table
     from pfedeg.engine.interface import default_engine
-    from pfedeg.training.run_loop import summary
+    from pfedeg.training.run_result import summary
     from pfedeg.training.saved_run import Run
 
     opened = Run(run, default_engine(threads))

@@ -130,7 +130,9 @@ def announce(federation: "Federation", config: "Config", training: "Training") -
     triples = sum(len(graph.train) for graph in federation.graphs.values())
     text = f"{config.title}: {plural(len(federation.graphs), 'client')}, {triples:,} training triples"
     if training.result is not None:
-        print_note(f"{text}; already finished; showing its result")
+        rounds = int(training.result["rounds"])
+        early = f" after round {rounds} without further improvement" if rounds < config.rounds else ""
+        print_note(f"{text}; already finished{early}; showing its result")
         return
     print_note(f"{text}, up to {plural(config.rounds, 'round')}")
     if not has_compiled_code(config.build_recipe(Absorb())):

@@ -17,6 +17,7 @@ from pfedeg.files import locked, write_bytes, write_json
 from pfedeg.processes import end_with_parent
 from pfedeg.text import suggest
 from pfedeg.training.run_folder import RunFolder, saved_settings
+from pfedeg.training.run_result import check_result
 
 NOTES = ".experiment"  # folder beside the runs with the lock, and the settings, log and error of each run
 POLL_SECONDS = 2.0  # between progress reports while runs are being made
@@ -67,10 +68,9 @@ class Experiment:
             try:
                 saved, planned = saved_settings(folder.read("config.json")), run.config.as_dict()
                 if folder.finished():
-                    folder.read("result.json")["test"]["weighted"]["mrr"]
-            except (InputError, KeyError, TypeError) as error:
-                reason = str(error) if isinstance(error, InputError) else f"{folder.path / 'result.json'}: damaged"
-                return "failed", f"{reason}; remove {folder.path}"
+                    check_result(folder.path / "result.json", folder.read("result.json"))
+            except InputError as error:
+                return "failed", f"{error}; remove {folder.path}"
             differing = [name for name in planned if name in saved and saved[name] != planned[name]]
             if differing:
                 listed = ", ".join(f"{name} {saved[name]}, not {planned[name]}" for name in differing)

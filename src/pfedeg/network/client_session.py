@@ -25,7 +25,7 @@ from pfedeg.models.base import Tables
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays
-from pfedeg.training.run_loop import make_result, summary
+from pfedeg.training.run_result import make_result, summary
 
 WORK = ".work"
 
