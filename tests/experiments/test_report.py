@@ -464,7 +464,8 @@ def test_a_loss_is_not_marked_as_the_best_gain(runs: Path, tmp_path: Path) -> No
 def test_shares_shown_as_equal_are_not_marked(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "plus-0", tmp_path / "plus")
     shares = {"ash": {"cedar": 0.50001, "elm": 0.49999}, "cedar": {"ash": 0.6, "elm": 0.4}, "elm": {"ash": 1.0}}
-    (tmp_path / "plus" / "history.jsonl").write_text(json.dumps({"round": 1, "affinity": shares}) + "\n")
+    lines = [json.dumps({"round": number, "affinity": shares}) + "\n" for number in range(1, 5)]
+    (tmp_path / "plus" / "history.jsonl").write_text("".join(lines))
     (table,) = tables(build_sections(Results.read(tmp_path), {}), "Relation graph: who learns from whom")
     assert [marked(row) for row in table.rows] == [[], ["60.0%"], ["100.0%"]]
 

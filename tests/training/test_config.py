@@ -75,6 +75,8 @@ def test_suggestions() -> None:
     assert suggest("", ["Poland", "Germany"]) == "; choose from Poland, Germany"
     assert suggest("x", ["Poland", "Germany"]) == "; choose from Poland, Germany"
     assert suggest("x", map(str, range(100))) == ""
+    assert suggest("learning_rate", all_settings()).startswith("; the closest of ")  # more than a line could list
+    assert suggest("learning_rate", all_settings()).count("'") == 6
 
 
 def test_paper_defaults() -> None:

@@ -40,6 +40,12 @@ EXPLANATIONS = ("similar_triples", "contributions")
     help="a CSV, TSV or Parquet file with columns head, relation[, tail]",
 )
 @click.option("--heads", is_flag=True, help="with --relation alone: predict heads instead of tails")
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    help="with --questions: stop at a wrong question before any is answered, or skip and report it",
+)
 @click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question")
 @click.option("--min-score", type=float, metavar="X", help="omit answers with a lower score  [default: none]")
 @click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
@@ -56,6 +62,7 @@ def predict(
     tail: str | None,
     questions: Path | None,
     heads: bool,
+    on_error: str,
     k: int,
     min_score: float | None,
     known: bool,
@@ -100,7 +107,16 @@ def predict(
     graph = opened.graph(opened.find_client(client))
     explain_row = _make_explain_row(opened, client) if explain else None
     if many:
-        found = read_questions(questions, graph) if questions else relation_questions(relation or "", heads, graph)
+        skipped: list[str] = []
+        skip = skipped.append if on_error == "skip" else None
+        if questions:
+            found = read_questions(questions, graph, skip)
+        else:
+            found = relation_questions(relation or "", heads, graph)
+        for text in skipped[:MAX_PRINTED]:
+            print_note(f"skipped: {text}")
+        if skipped:
+            print_note(f"skipped {plural(len(skipped), 'question')} of {len(skipped) + len(found):,}")
         if out is None and not as_json:
             if len(found) > MAX_PRINTED:
                 problem = f"{len(found):,} questions are too many for a terminal"

@@ -128,6 +128,8 @@ def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, th
     help="values to try  [default: those that the method suggests]",
 )
 @click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit")
+@click.option("--out", type=click.Path(path_type=Path), help="write the settings to a TOML file, for train --config")
+@force_option
 @click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the result to, for use in plans")
 @preset_option
 @threads_option
@@ -136,6 +138,8 @@ def tune(
     path: Path,
     over: tuple[str, ...],
     minutes: float,
+    out: Path | None,
+    force: bool,
     choices: Path | None,
     preset: str | None,
     threads: int | None,
@@ -146,27 +150,36 @@ def tune(
 
     The criterion is validation MRR. All candidates run for a few rounds; the better half continues for twice as many,
     until one is left. Without --over, the candidates are the values that the method suggests (for PFedEG: the paper's
-    values of β and p). A setting given as a flag is not tuned.
+    values of β and p). A setting given as a flag is not tuned. At the end it prints the command that trains with the
+    best settings.
 
     \b
-    Example:
+    Examples:
+      pfedeg tune my-folder --method pfedeg-plus --minutes 20 --out best.toml
+      pfedeg train my-folder --config best.toml
       pfedeg tune data/nell-995-fed3.parquet --method pfedeg-plus --minutes 20 --choices plans/choices.toml
     """
     from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.experiments.tuning import (
         check_choices,
+        chosen_settings,
         default_candidates,
         describe,
         read_candidates,
         successive_halving,
+        train_command,
         write_choice,
+        write_settings,
     )
+    from pfedeg.files import check_output
     from pfedeg.graphs.federation import Federation
     from pfedeg.text import duration
     from pfedeg.training.config import DEFAULT_PARTS, configure
 
     if not minutes < MAX_MINUTES:  # also refuses nan
         raise InputError(f"--minutes {minutes}: expected less than {MAX_MINUTES:,} (ten weeks)")
+    if out is not None:
+        check_output(out, force)
     if choices is not None:
         check_choices(choices)
     config = configure(flags, preset)[0]
@@ -195,16 +208,23 @@ def tune(
     others = {part: getattr(config, part) for part in ("objective", "optimizer")}
     chosen = {part: name for part, name in others.items() if name != DEFAULT_PARTS[part]} | dict(runs[0].values)
     evidence = [run.evidence() for run in runs]
+    settings = chosen_settings(config, preset, flags, runs[0].values)
+    command = train_command(str(path), settings, out)
     try:
+        if out is not None:
+            write_settings(out, settings, str(path), evidence)
+            print_note(f"wrote {out}")
         if choices is not None:
             write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
             print_note(f"added to {choices}")
     finally:  # print the result even if the file cannot be written
         if as_json:
-            click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
+            found = {"chosen": chosen, "evidence": evidence, "settings": settings, "train": command}
+            click.echo(json.dumps(found, ensure_ascii=False))
         else:
             for entry in evidence:
-                click.echo(", ".join(f"{key} {value}" for key, value in entry.items()))
+                click.echo(printable(describe(entry)))
+            click.echo(f"train with the best: {printable(command)}")
 
 
 @click.command(context_settings=CONTEXT)
