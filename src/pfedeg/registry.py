@@ -75,14 +75,14 @@ class Registry(Generic[T]):
             raise InputError(f"{self.kind}: expected a name, package.module:NAME or a {self._of.__name__}")
         if wanted in self._builtin or ":" in wanted:
             return wanted
-        added, folded = self._added(), str(wanted.casefold())
+        added, folded = self._added(), wanted.casefold()
         if wanted in added:
-            return str(wanted)
-        names = {name.casefold(): name for name in (*added, *self)}
+            return wanted
+        names: dict[str, str] = {name.casefold(): name for name in (*added, *self)}
         if folded in names:
             return names[folded]
-        labels = {found.label.casefold(): name for name, found in reversed(self.loaded().items())}
-        return labels.get(folded, str(wanted))
+        labels: dict[str, str] = {found.label.casefold(): name for name, found in reversed(self.loaded().items())}
+        return labels.get(folded, wanted)
 
     def _identify_object(self, found: T) -> str:
         for identifier, known in self.loaded().items():

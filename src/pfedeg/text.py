@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Iterable
 
 FEW = 15  # names that an error message lists
-MANY = 200  # names above which it lists none, unless they are similar
 
 
 def printable(text: str) -> str:
@@ -29,14 +28,11 @@ def duration(seconds: float) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: similar names, all if there are few, or the closest."""
+    """The end of an error message about an unknown name: similar known names, or all of them if they are few."""
     names = list(known)
     folded, wanted = {other.casefold(): other for other in names}, name.casefold()
     prefixed = sorted((other for other in folded if wanted and other.startswith(wanted)), key=len)[:3]
     similar = [folded[match] for match in prefixed or difflib.get_close_matches(wanted, folded, 3, 0.6)]
     if similar:
         return f"; did you mean {' or '.join(repr(match) for match in similar)}?"
-    if 0 < len(names) <= FEW:
-        return f"; choose from {', '.join(names)}"
-    closest = difflib.get_close_matches(wanted, folded, 3, 0.3) if len(names) <= MANY else []
-    return f"; the closest of {len(names)} are {', '.join(repr(folded[match]) for match in closest)}" if closest else ""
+    return f"; choose from {', '.join(names)}" if 0 < len(names) <= FEW else ""
