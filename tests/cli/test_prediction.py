@@ -200,7 +200,7 @@ def test_wrong_questions_are_skipped_and_reported_on_request(run: Path, tmp_path
     )
     stopped = call(*words)
     assert "question 2: unknown entity 'e99'" in str(stopped.exception)
-    assert str(stopped.exception).endswith("(--on-error skip goes on with the others)")
+    assert str(stopped.exception).endswith("(--on-error skip continues with the others)")
     done = call(*words, "--on-error", "skip")
     assert done.exit_code == 0, done.exception
     *skipped, count = [line for line in done.stderr.splitlines() if line.startswith("skipped")]

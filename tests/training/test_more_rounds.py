@@ -1,4 +1,4 @@
-"""A finished run goes on with more rounds, and is then the same as one that had them from the start."""
+"""A finished run continues with more rounds, and is then the same as one that had them from the start."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_fewer_rounds_and_deleted_checkpoints_are_refused(synthetic: Federation,
     with pytest.raises(InputError, match=r"contains a run with p = 0\.5, not 0\.6"):
         start(synthetic, tiny(p=0.6), out=tmp_path / "run", resume=True)
     (tmp_path / "run" / CHECKPOINT).unlink()
-    with pytest.raises(InputError, match="finished, and cannot go on, since its checkpoint was deleted"):
+    with pytest.raises(InputError, match="finished, and cannot continue, since its checkpoint was deleted"):
         start(synthetic, tiny(), out=tmp_path / "run", resume=True)
     assert start(synthetic, tiny(rounds=4), out=tmp_path / "run", resume=True).rounds_done == 4
 

@@ -33,7 +33,7 @@ def read_questions(path: Path, graph: KnowledgeGraph, skip: Callable[[str], None
         except InputError as error:
             text = f"{path}, question {number}: {error}"
             if skip is None:
-                raise InputError(f"{text} (--on-error skip goes on with the others)") from None
+                raise InputError(f"{text} (--on-error skip continues with the others)") from None
             skip(text)
             first = first or text
     if first and not questions:

@@ -33,7 +33,7 @@ class Training(RunLoop):
     """
 
     _transport: InProcess
-    _can_go_on = True
+    _can_continue = True
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Training(RunLoop):
         return self._transport.measure(self.tables, split)
 
     def _save_result(self, result: dict[str, Any]) -> None:
-        """Save tables and result. The checkpoint stays if the run could go on with more rounds."""
+        """Save tables and result. The checkpoint stays if the run could continue with more rounds."""
         if self._folder is None:
             return
-        goes_on = result["rounds"] == self.config.rounds
-        self._folder.finish(self.tables, self.federation.graphs, result, goes_on)
-        if goes_on:
+        can_continue = result["rounds"] == self.config.rounds
+        self._folder.finish(self.tables, self.federation.graphs, result, can_continue)
+        if can_continue:
             arrays, fields = self._unevaluated or self._snapshot
             if self._unevaluated is None:  # the best tables are in files of their own
                 arrays = {name: array for name, array in arrays.items() if not name.startswith("best/")}

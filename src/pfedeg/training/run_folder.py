@@ -112,7 +112,7 @@ class RunFolder:
         return (self.path / "result.json").exists()
 
     def reopen(self, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
-        """Make a run unfinished that goes on with more rounds: remove what depends on its final tables."""
+        """Make a run unfinished that continues with more rounds: remove what depends on its final tables."""
         (self.path / "result.json").unlink(missing_ok=True)
         for path in self.path.glob("clients/*/calibration.json"):
             path.unlink()

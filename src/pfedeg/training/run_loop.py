@@ -45,7 +45,7 @@ class RunLoop(ABC):
 
     _transport: Transport
     _shared: Shared
-    _can_go_on = False  # whether a finished run can go on with more rounds
+    _can_continue = False  # whether a finished run can continue with more rounds
 
     def __init__(self, config: Config, strategy: Strategy, folder: RunFolder | None) -> None:
         """Subclasses set the transport."""
@@ -268,7 +268,7 @@ class RunLoop(ABC):
         return saved
 
     def _open_finished(self, folder: RunFolder) -> tuple[Arrays, dict[str, Any]] | None:
-        """The result of a finished run; or its last checkpoint, if it goes on with more rounds."""
+        """The result of a finished run; or its last checkpoint, if it continues with more rounds."""
         history = folder.history()
         check_rounds(folder.path / "history.jsonl", history)
         self.result = check_result(folder.path / "result.json", folder.read("result.json"), history)
@@ -277,7 +277,7 @@ class RunLoop(ABC):
             return None
         saved = folder.load_checkpoint()
         if saved is None:
-            text = "finished, and cannot go on, since its checkpoint was deleted or an earlier version made it"
+            text = "finished, and cannot continue, since its checkpoint was deleted or an earlier version made it"
             raise InputError(f"{folder.path}: {text}; train anew with another --out")
         if saved[1]["stopped"]:
             return None
@@ -296,7 +296,7 @@ class RunLoop(ABC):
         if before.get("secret", "") != origin.get("secret", ""):
             raise InputError(f"{folder.path}: contains a run with another alignment secret; choose another --out")
         saved, wanted = folder.config().as_dict(), self.config.as_dict()
-        self._more_rounds = self._can_go_on and self.config.rounds > folder.config().rounds
+        self._more_rounds = self._can_continue and self.config.rounds > folder.config().rounds
         for name in dict.fromkeys((*wanted, *saved)):
             if saved.get(name) != wanted.get(name) and not (name == "rounds" and self._more_rounds):
                 text = f"contains a run with {name} = {saved.get(name)}, not {wanted.get(name)}"

@@ -12,7 +12,7 @@ from pfedeg.training.config import Config
 from pfedeg.training.evaluation import HITS, Metrics, weighted
 
 METRICS = ("mrr", *(f"hits@{k}" for k in HITS))
-RESTORE = "restore it from a copy, or train again"
+RESTORE = "restore it from a copy, or train anew with --force"
 
 
 def make_result(
