@@ -11,6 +11,7 @@ from test_local_run import assert_same_run, start, tiny
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
+from pfedeg.training import run_folder
 from pfedeg.training.config import Config
 from pfedeg.training.run_folder import CHECKPOINT, RunFolder
 from pfedeg.training.saved_run import Run
@@ -47,6 +48,24 @@ def test_an_interrupted_continuation_resumes(synthetic: Federation, tmp_path: Pa
             break
     assert Run(tmp_path / "parts").result is None
     assert not (tmp_path / "parts" / "clients" / "ash" / "calibration.json").exists()  # of other tables
+    start(synthetic, tiny(), out=tmp_path / "parts", resume=True).run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("step", ["write_history", "write_json", "save_checkpoint"])
+def test_a_crash_at_the_beginning_of_a_continuation_loses_nothing(
+    synthetic: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    start(synthetic, tiny(), out=tmp_path / "whole").run()
+    start(synthetic, tiny(rounds=3), out=tmp_path / "parts").run()
+
+    def crash(*arguments: Any) -> None:
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder if step == "write_json" else RunFolder, step, crash)
+        with pytest.raises(OSError):  # noqa: PT011 (of the stand-in)
+            start(synthetic, tiny(), out=tmp_path / "parts", resume=True).run()
     start(synthetic, tiny(), out=tmp_path / "parts", resume=True).run()
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 

@@ -113,10 +113,10 @@ class RunFolder:
 
     def reopen(self, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
         """Make a run unfinished that continues with more rounds: remove what depends on its final tables."""
+        self.write_history(history)  # a crash after any of these steps leaves a run that can be resumed
         (self.path / "result.json").unlink(missing_ok=True)
         for path in self.path.glob("clients/*/calibration.json"):
             path.unlink()
-        self.write_history(history)
         write_json(self.path / "config.json", {"schema": SCHEMA, **config})
 
     def append_history(self, line: Mapping[str, Any]) -> None:
