@@ -94,7 +94,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(part: Part, run: Path, data: 
         for _ in pfedeg.Training(federation, config, out=tmp_path / "parts", resume=True):
             break
     resumed = pfedeg.Training(federation, config, out=tmp_path / "parts", resume=True).run()
-    assert not (tmp_path / "parts" / CHECKPOINT).exists()
+    assert (tmp_path / "parts" / CHECKPOINT).exists()  # it may continue with more rounds
     for client in federation.graphs:
         for name, table in RunFolder.open(run).tables(client)._asdict().items():
             np.testing.assert_array_equal(getattr(resumed.tables[client], name), table)

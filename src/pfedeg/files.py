@@ -8,8 +8,9 @@ import secrets
 import shutil
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,9 +39,40 @@ def check_free(path: Path) -> None:
         raise InputError(f"{path}: cannot be created: {parent} {problem}")
 
 
-def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Create a folder atomically: fill a temporary one beside it, then rename that."""
-    check_free(folder)
+def check_output(path: Path, force: bool, replaceable: Sequence[str] = ()) -> None:
+    """Raise InputError if a command may not write here; call it before long work. The same rule for every command.
+
+    Nothing that exists is overwritten without `force`. With it, a file is replaced, and a folder if all its files have
+    names that match `replaceable`: those that the command itself writes.
+    """
+    if path.is_dir() and not path.is_symlink():
+        found = [each for each in path.rglob("*") if not each.is_dir() or each.is_symlink()]
+        foreign = [each for each in found if not any(fnmatch(each.name, pattern) for pattern in replaceable)]
+        if not replaceable:
+            raise InputError(f"{path}: is a folder; expected a file")
+        if foreign and force:
+            text = f"contains {foreign[0].relative_to(path)}, which this command did not write"
+            raise InputError(f"{path}: {text}; --force does not delete it: choose another name")
+        if not any(path.iterdir()) or force:
+            return
+    elif force and path.is_file():
+        if replaceable:
+            raise InputError(f"{path}: is a file; expected a folder")
+        return
+    if path.exists() or path.is_symlink():
+        raise InputError(f"{path}: already exists; choose another name, or replace it with --force")
+    check_free(path)
+
+
+def create_folder(folder: Path, fill: Callable[[Path], None], replaceable: Sequence[str] = ()) -> None:
+    """Create a folder atomically: fill a temporary one beside it, then rename that.
+
+    With `replaceable`, replace a folder in which all files have such names (see `check_output`).
+    """
+    if replaceable:
+        check_output(folder, True, replaceable)
+    else:
+        check_free(folder)
     temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -49,11 +81,25 @@ def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
     try:
         fill(temporary)
-        os.replace(temporary, folder)
+        _put_in_place(temporary, folder)
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put_in_place(temporary: Path, folder: Path) -> None:
+    """Rename a folder; one that is replaced is moved away first and deleted last."""
+    before = temporary.with_name(f"{temporary.name}.before")
+    if folder.exists():
+        os.replace(folder, before)
+    try:
+        os.replace(temporary, folder)
+    except OSError:
+        if before.exists():
+            os.replace(before, folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 @contextmanager

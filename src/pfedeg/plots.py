@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pfedeg.errors import InputError
 from pfedeg.extras import require
-from pfedeg.files import write_bytes
+from pfedeg.files import check_output, write_bytes
 from pfedeg.text import printable
 
 if TYPE_CHECKING:
@@ -54,12 +54,13 @@ def new_figure(size: tuple[float, float], count: int = 0, columns: int = 0) -> t
     return figure, list(grid[:count])
 
 
-def check_picture(path: Path) -> None:
-    """Raise InputError, before any work, if a picture could not be drawn or written there."""
+def check_picture(path: Path, force: bool = False) -> None:
+    """Raise InputError, before any work, if a picture could not be drawn or written there; `force` replaces one."""
     if path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"--picture {path}: expected a file name ending in .png or .svg")
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--picture {path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
+    if not path.parent.is_dir():
+        raise InputError(f"--picture {path}: no such folder: {path.parent}")
+    check_output(path, force)
     require("plot", "--picture", "or omit --picture")
 
 

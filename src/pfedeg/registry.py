@@ -60,21 +60,29 @@ class Registry(Generic[T]):
         return (names.index(identifier), "") if identifier in names else (len(names), identifier)
 
     def get(self, identifier: str) -> T:
-        """The object with this identifier, or an error that suggests similar names."""
+        """The object with this identifier or label, or an error that suggests similar names."""
+        if identifier not in self._loaded:
+            identifier = self.identify(identifier)
         if identifier not in self._loaded:
             self._loaded[identifier] = self._find(identifier)
         return self._loaded[identifier]
 
     def identify(self, wanted: Any) -> str:
-        """The identifier that belongs to a name, a label or the object itself."""
+        """The identifier that belongs to a name or label in any case, or to the object itself."""
         if isinstance(wanted, self._of):
             return self._identify_object(wanted)
         if not isinstance(wanted, str):
             raise InputError(f"{self.kind}: expected a name, package.module:NAME or a {self._of.__name__}")
         if wanted in self._builtin or ":" in wanted:
             return wanted
-        labels = {self.get(name).label.casefold(): name for name in self}
-        return labels.get(wanted.casefold(), wanted)
+        added, folded = self._added(), wanted.casefold()
+        if wanted in added:
+            return wanted
+        names: dict[str, str] = {name.casefold(): name for name in (*added, *self)}
+        if folded in names:
+            return names[folded]
+        labels: dict[str, str] = {found.label.casefold(): name for name, found in reversed(self.loaded().items())}
+        return labels.get(folded, wanted)
 
     def _identify_object(self, found: T) -> str:
         for identifier, known in self.loaded().items():
@@ -92,11 +100,15 @@ class Registry(Generic[T]):
     def _find(self, identifier: str) -> T:
         path = self._builtin.get(identifier)
         if path is None and ":" not in identifier:
-            added = {point.name: point.value for point in entry_points(group=f"pfedeg.{self.kind}s")}
+            added = self._added()
             path = added.get(identifier)
             if path is None:
                 raise InputError(f"unknown {self.kind} {identifier!r}{suggest(identifier, [*self, *added])}")
         return self._load(path or identifier)
+
+    def _added(self) -> dict[str, str]:
+        """The entry points of other packages: names and `package.module:NAME`."""
+        return {point.name: point.value for point in entry_points(group=f"pfedeg.{self.kind}s")}
 
     def _load(self, path: str) -> T:
         name, _, attribute = path.partition(":")

@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+FEW = 15  # names that an error message lists
+
 
 def printable(text: str) -> str:
     """The text with line breaks and control characters escaped, safe to print on a terminal."""
@@ -35,8 +37,8 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: similar known names, or all of them if there are few."""
+    """The end of an error message about an unknown name: similar known names, or all of them if they are few."""
     names = list(known)
     if found := similar(name, names):
         return f"; did you mean {' or '.join(repr(match) for match in found)}?"
-    return f"; choose from {', '.join(names)}" if 0 < len(names) <= 30 else ""
+    return f"; choose from {', '.join(names)}" if 0 < len(names) <= FEW else ""

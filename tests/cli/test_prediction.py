@@ -181,6 +181,43 @@ def test_invalid_questions_are_refused_before_any_is_answered(
     assert [path.name for path in tmp_path.iterdir()] == ["q.csv"]
 
 
+def test_wrong_questions_are_skipped_and_reported_on_request(run: Path, tmp_path: Path) -> None:
+    lines = ["head,relation,tail", "e14,left,", "e99,left,", "e15,left,", "e14,nowhere,", ",left,e14"]
+    (tmp_path / "q.csv").write_text("\n".join(lines))
+    words = (
+        "predict",
+        run,
+        "--client",
+        CLIENT,
+        "-k",
+        1,
+        "--questions",
+        tmp_path / "q.csv",
+        "--out",
+        tmp_path / "a.csv",
+    )
+    stopped = call(*words)
+    assert "question 2: unknown entity 'e99'" in str(stopped.exception)
+    assert str(stopped.exception).endswith("(--on-error skip continues with the others)")
+    done = call(*words, "--on-error", "skip")
+    assert done.exit_code == 0, done.exception
+    *skipped, count = [line for line in done.stderr.splitlines() if line.startswith("skipped")]
+    assert [line.partition("q.csv, ")[2][:10] for line in skipped] == ["question 2", "question 4"]
+    assert count == "skipped 2 questions of 5"
+    assert "wrote 3 answers to 3 questions" in done.output
+    with open(tmp_path / "a.csv", newline="") as file:
+        assert [row["side"] for row in csv.DictReader(file)] == ["tail", "tail", "head"]
+    (tmp_path / "q.csv").write_text("head,relation\ne99,left\n")
+    none = call(*words, "--on-error", "skip", "--force")
+    assert "q.csv: no question can be answered; question 1: unknown entity 'e99'" in str(none.exception)
+
+
+def test_similar_takes_top_like_predict(run: Path) -> None:
+    words = ("similar", run, "--client", CLIENT, "--entity", "e14", "--json")
+    assert call(*words, "--top", 3).output == call(*words, "-k", 3).output
+    assert len(json.loads(call(*words, "--top", 3).output)["similar"]) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

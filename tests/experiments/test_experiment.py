@@ -161,8 +161,9 @@ def test_the_papers_tables_are_all_there() -> None:
         (PLAN.replace('method = ["pfedeg-plus"]', "model = 3"), r"\[\[where\]\]: model: 3 is not a name"),
         (PLAN.replace('data = "two"', 'data = "tow"'), r"no dataset 'tow' in this plan; did you mean 'two'"),
         (PLAN.replace("set = { p = 0.7 }", "set = { seed = 3 }"), "seed cannot be set here"),
-        (PLAN.replace('"one", "two"', '"../one"'), "data: '../one' is not a name"),
-        (PLAN.replace('"one", "two"', '""'), "data: '' is not a name"),
+        (PLAN.replace('"one", "two"', '".."'), r"data: '\.\.' has no name; expected a name or a path"),
+        (PLAN.replace('"one", "two"', '""'), "data: '' has no name"),
+        (PLAN.replace('"one", "two"', '"a/two", "b/two.parquet"'), "'a/two' and 'b/two.parquet' would have the same"),
         (PLAN + "[[grid]]\nvary = { p = [0.5] }\n", r"\[\[grid\]\]: unknown entry 'vary'"),
         (PLAN + "[[grid]]\n[[grid]]\nsettings = { dim = 8 }\n", "appears twice with different settings"),
     ],
@@ -343,8 +344,27 @@ def test_a_filter_that_matches_nothing_is_refused(tmp_path: Path, only: str, mes
 
 
 def test_a_missing_dataset_is_named(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(InputError, match=r"no three\.parquet in this folder"):
+    with pytest.raises(InputError, match=r"no three or three\.parquet in this folder; choose from one, two; --data"):
         Experiment(read(tmp_path, PLAN.replace('"two"', '"three"')), data, tmp_path / "out")
+    plan = read(tmp_path, PLAN.replace('["one", "two"]', '["elsewhere/two.parquet"]'))
+    with pytest.raises(InputError, match=r"elsewhere: no two\.parquet in this folder"):
+        Experiment(plan, data, tmp_path / "out")
+
+
+def test_data_may_be_paths_and_the_embedded_federation(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PLAN.replace('["one", "two"]', f'["data/one", "{data / "two"}", "world"]').replace("[1, 2]", "[1]")
+    read(tmp_path, text.replace('"fede", ', "").replace('data = "two"', 'data = "data/two"'))
+    words = ["experiment", "plan.toml", "--out", "out"]
+    listed = CliRunner().invoke(cli, [*words, "--list", "--json"])
+    runs = [f"{name}/transe/pfedeg-plus/seed-0/epochs-1" for name in ("one", "two", "world")]
+    assert json.loads(listed.output)["runs"] == dict.fromkeys(runs, "open"), listed.exception
+    done = CliRunner().invoke(cli, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / runs[1] / "config.json").read_text())["p"] == 0.7  # of [[where]]
+    assert json.loads((tmp_path / "out" / runs[2] / "provenance.json").read_text())["data"] == "world"
 
 
 PARTS = """

@@ -82,7 +82,7 @@ def runs(woods: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(folder: Path, out: Path, paper: Path | None = None, quick: bool = False) -> str:
-    write(folder, out, paper, quick=quick)
+    write(folder, out, paper, quick=quick, force=True)
     return unwrapped(out) if out.suffix == ".md" else out.read_text()
 
 
@@ -326,7 +326,7 @@ def test_damaged_runs_are_reported(runs: Path, tmp_path: Path, name: str, conten
         shutil.copytree(runs / each, tmp_path / each, ignore=shutil.ignore_patterns("clients"))
     (tmp_path / "fede" / name).write_text(content)
     said: list[str] = []
-    write(tmp_path, tmp_path / "r.md", notify=said.append)
+    write(tmp_path, tmp_path / "r.md", notify=said.append, force=True)
     (remark,) = said
     assert remark.startswith("skipped: ")
     assert message in remark
@@ -345,7 +345,7 @@ def test_runs_that_are_not_finished_are_named(runs: Path, tmp_path: Path) -> Non
     (tmp_path / "two" / "result.json").unlink()
     results = Results.read(tmp_path)
     assert results.unfinished == [tmp_path / "two"]
-    write(tmp_path, tmp_path / "r.md")
+    write(tmp_path, tmp_path / "r.md", force=True)
     assert "skipped: 1 not finished" in unwrapped(tmp_path / "r.md")
 
 
@@ -447,7 +447,7 @@ def test_a_result_that_its_tables_do_not_give_is_refused(runs: Path, tmp_path: P
     result["test"]["weighted"]["mrr"] += 0.01
     (tmp_path / "fede" / "result.json").write_text(json.dumps(result))
     with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, but its tables give"):
-        write(tmp_path, tmp_path / "r.md")
+        write(tmp_path, tmp_path / "r.md", force=True)
 
 
 def test_the_page_is_self_contained_and_complete(runs: Path, tmp_path: Path) -> None:
@@ -542,7 +542,8 @@ def test_shares_that_hardly_differ_do_not_stand_out(runs: Path, tmp_path: Path) 
         "cedar": {"ash": 0.7, "elm": 0.3},
         "elm": {"ash": 0.55, "cedar": 0.45},
     }
-    (tmp_path / "plus" / "history.jsonl").write_text(json.dumps({"round": 1, "affinity": shares}) + "\n")
+    lines = [json.dumps({"round": number, "affinity": shares}) + "\n" for number in range(1, 5)]
+    (tmp_path / "plus" / "history.jsonl").write_text("".join(lines))
     (entry,) = Results.read(tmp_path).entries
     assert relation_graph.standing_out(entry) == {("cedar", "ash")}
     assert [marked(row) for row in named_table(tmp_path, "PFedEG+: who").rows] == [[], ["70.0%"], []]
@@ -669,9 +670,11 @@ def test_text_and_numbers_and_pictures(runs: Path, tmp_path: Path) -> None:
     assert "convergence-trees-transe-batch-16-dim-4-negatives-2.png" in pictures
     assert "graph-trees-transe-batch-16-dim-4-negatives-2-pfedeg-plus.png" in pictures
     assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
-    write(runs, tmp_path / "pictures")
-    with pytest.raises(InputError, match=r"contains other files; choose a new folder for figures"):
-        write(runs, tmp_path)
+    write(runs, tmp_path / "pictures", force=True)
+    with pytest.raises(InputError, match=r"already exists; choose another name, or replace it with --force"):
+        write(runs, tmp_path / "pictures")
+    with pytest.raises(InputError, match=r"contains r\.(md|csv), which this command did not write"):
+        write(runs, tmp_path, kind="png", force=True)
     assert not list(tmp_path.glob("*.png"))
 
 

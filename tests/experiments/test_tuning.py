@@ -1,6 +1,7 @@
 """Choosing settings by successive halving on validation triples."""
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ from pfedeg.experiments.tuning import default_candidates, read_candidates, succe
 from pfedeg.graphs.federation import Federation
 from pfedeg.methods.registry import METHODS
 from pfedeg.settings import setting
-from pfedeg.training.config import Config
+from pfedeg.training.config import Config, configure
+from pfedeg.training.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,31 @@ def test_no_choice_without_validation_results(federation: Federation) -> None:
 def test_too_little_time_is_reported(federation: Federation) -> None:
     messages = list[str]()
     next(successive_halving(federation, SMALL, {"lr": [1e-3, 1e-2]}, 1e-6, warn=messages.append))
-    assert "too little time for 2 candidates" in messages[0]
+    (message,) = messages
+    assert message.startswith("too little time for 2 candidates: they are first compared after 1 round, which favours")
+
+
+def test_no_shortage_is_reported_if_only_the_first_round_was_slow(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it had to be compiled: the candidates then get more than one round."""
+    now, messages = [0.0], list[str]()
+
+    class Slow(Scripted):
+        made = 0
+
+        def __iter__(self) -> Iterator[SimpleNamespace]:
+            Slow.made += 1
+            first = Slow.made == 1
+            for done in super().__iter__():
+                now[0] += 20.0 if first else 0.1
+                yield done
+
+    monkeypatch.setattr("pfedeg.experiments.tuning.Training", Slow)
+    monkeypatch.setattr("pfedeg.experiments.tuning.time", SimpleNamespace(monotonic=lambda: now[0]))
+    until, _ = next(successive_halving(federation, SMALL, {"lr": [1e-3, 1e-2]}, 4.0, warn=messages.append))
+    assert until > 1
+    assert messages == []
 
 
 def test_candidates_are_those_of_the_settings_and_the_present_value() -> None:
@@ -184,3 +210,28 @@ def test_the_command_chooses_and_records(tmp_path: Path) -> None:
     assert rule["set"] == printed["chosen"]
     assert rule["data"] == "world"
     assert len(rule["evidence"]) == 2
+
+
+def test_the_result_is_a_train_command_and_a_settings_file(tmp_path: Path) -> None:
+    tiny = ["--rounds", "2", "--eval-every", "1", "--dim", "4", "--epochs", "1", "--model", "RotatE"]
+    words = ["tune", "world", "--preset", "quick", *tiny, "--over", "p=0.5,0.9", "--minutes", "0.01"]
+    printed = CliRunner().invoke(cli, words)
+    assert printed.exit_code == 0, printed.exception
+    command = printed.output.splitlines()[-1].partition("train with the best: pfedeg ")[2]
+    trained = CliRunner().invoke(cli, [*shlex.split(command), "--out", str(tmp_path / "one")])
+    assert trained.exit_code == 0, trained.exception
+    file = tmp_path / "best.toml"
+    done = CliRunner().invoke(cli, [*words, "--out", str(file), "--json"])
+    assert done.exit_code == 0, done.exception
+    found = json.loads(done.output.splitlines()[-1])
+    assert found["train"] == f"pfedeg train world --config {file}"
+    assert tomllib.loads(file.read_text()) == found["settings"]
+    assert found["settings"].items() >= {"preset": "quick", "method": "pfedeg-plus", "model": "rotate"}.items()
+    assert file.read_text().count("valid_mrr") == 2  # the evidence, in comments
+    config = configure({}, file=file)[0]
+    assert (config.dim, config.negatives, config.model) == (4, 64, "rotate")
+    assert config.method_settings.p == found["chosen"]["p"]
+    assert config.as_dict().items() >= {"rounds": 2, "eval_every": 1}.items()
+    assert RunFolder(tmp_path / "one").config() in (config, config.replace(p=0.5), config.replace(p=0.9))
+    refused = CliRunner().invoke(cli, [*words, "--out", str(file)])
+    assert "best.toml: already exists" in str(refused.exception)

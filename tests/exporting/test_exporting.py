@@ -196,7 +196,7 @@ def test_any_number_survives_as_text(numbers: list[float]) -> None:
         (("--client", "Ashe", "--to", "numpy"), "unknown client 'Ashe'; did you mean 'ash'?"),
         (("--to", "parqet"), "--to: unknown format 'parqet'; did you mean 'parquet'?"),
         (("--to", "csv"), "choose from parquet, safetensors, numpy, word2vec, projector, pykeen"),
-        (("--to", "numpy", "--out", "{run}"), "{run}: already exists; choose another --out"),
+        (("--to", "numpy", "--out", "{run}"), "{run}: already exists; choose another name"),
         (("--to", "numpy", "--out", "{run}/config.json"), "{run}/config.json: already exists"),
     ],
 )

@@ -578,7 +578,7 @@ def test_a_picture_of_the_overlap(folder: Path, tmp_path: Path, name: str, begin
     assert done.exit_code == 0, done.exception
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(begin)
-    assert run(folder, "--no-measure", "--picture", tmp_path / name).exit_code == 0
+    assert run(folder, "--no-measure", "--picture", tmp_path / name, "--force").exit_code == 0
     assert (tmp_path / name).read_bytes() == drawn  # equal data, equal pictures
     assert not list(tmp_path.glob(".*"))
 

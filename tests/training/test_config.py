@@ -75,6 +75,7 @@ def test_suggestions() -> None:
     assert suggest("", ["Poland", "Germany"]) == "; choose from Poland, Germany"
     assert suggest("x", ["Poland", "Germany"]) == "; choose from Poland, Germany"
     assert suggest("x", map(str, range(100))) == ""
+    assert len(suggest("learning_rate", all_settings())) < 80  # not a list of all
 
 
 def test_paper_defaults() -> None:

@@ -241,7 +241,7 @@ def test_the_run_directory(synthetic: Federation, tmp_path: Path) -> None:
     homes = [f"clients/{safe_name(client)}" for client in synthetic.graphs]
     tables = [f"{home}/{name}.safetensors" for home in homes for name in ("graph", "tables")]
     root = [".lock", "config.json", "history.jsonl", "mix.safetensors", "provenance.json", "result.json"]
-    assert files(out) == sorted([*root, *tables])
+    assert files(out) == sorted([*root, CHECKPOINT, *tables])
     assert len({(out / name).stat().st_mode for name in files(out)}) == 1
     assert json.loads((out / "config.json").read_text()) == {"schema": SCHEMA, **run.config.as_dict()}
     origin = json.loads((out / "provenance.json").read_text())
@@ -531,7 +531,7 @@ def test_checkpoints_are_written_every_few_seconds(
     monkeypatch.setattr(RunFolder, "save_checkpoint", save)
     for _ in start(synthetic, tiny(rounds=10), out=tmp_path / "run"):
         now[0] += run_loop.CHECKPOINT_SECONDS * 0.4
-    assert saved == [4, 7, 10]
+    assert saved == [4, 7, 10, 10]  # and at the end
 
 
 # Failure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
+from pfedeg.cli.options import CONTEXT, client_option, console, force_option, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="calibrate only this client  [all clients]")
+@client_option("calibrate only this client  [default: all clients]", required=False)
 @click.option(
     "--method",
     "kind",
     type=click.Choice(["isotonic", "platt"]),
     default="isotonic",
-    help="how to fit the curve  [isotonic]",
+    help="how to fit the curve",
 )
 @click.option("--picture", type=click.Path(path_type=Path), help="draw a reliability plot, NAME.png or NAME.svg")
+@force_option
 @threads_option
 @json_option
 def calibrate(
-    run: Path, client: str | None, kind: Any, picture: Path | None, threads: int | None, as_json: bool
+    run: Path, client: str | None, kind: Any, picture: Path | None, force: bool, threads: int | None, as_json: bool
 ) -> None:
     """Turn the scores of a RUN into probabilities.
 
@@ -52,7 +53,7 @@ def calibrate(
     from pfedeg.training.saved_run import Run
 
     if picture is not None:
-        check_picture(picture)
+        check_picture(picture, force)
     opened = Run(run, default_engine(threads))
     opened.require_finished()
     fitted: dict[str, dict[Side, Calibration]] = {}

@@ -4,16 +4,31 @@ from pathlib import Path
 
 import click
 
-from pfedeg.cli.options import CONTEXT
+from pfedeg.cli.options import CONTEXT, client_option, force_option
 from pfedeg.text import plural
+
+
+def complete_format(context: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """The formats that a shell may complete."""
+    from pfedeg.exporting.registry import FORMATS
+
+    return [name for name in FORMATS if name.startswith(begun)]
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", metavar="NAME", help="export only this client  [all clients, a subfolder each]")
-@click.option("--to", "format", required=True, metavar="FORMAT", help="one of the formats above")
+@client_option("export only this client  [default: all clients, a subfolder each]", required=False)
+@click.option(
+    "--to",
+    "format",
+    required=True,
+    metavar="FORMAT",
+    help="one of the formats above",
+    shell_complete=complete_format,
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="a new folder")
-def export(run: Path, client: str | None, format: str, out: Path) -> None:
+@force_option
+def export(run: Path, client: str | None, format: str, out: Path, force: bool) -> None:
     """Export the tables of a RUN to other programs.
 
     RUN must be finished. Tables are written with the names of entities and relations.
@@ -34,4 +49,4 @@ def export(run: Path, client: str | None, format: str, out: Path) -> None:
     """
     from pfedeg.exporting.registry import export as export_run
 
-    click.echo(f"wrote {plural(len(export_run(run, out, format, client)), 'client')} to {out}")
+    click.echo(f"wrote {plural(len(export_run(run, out, format, client, force)), 'client')} to {out}")

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from pfedeg.cli.federation import FOLDER, check_flower, log_line
-from pfedeg.cli.options import CONTEXT, json_option, print_note, threads_option
+from pfedeg.cli.options import CONTEXT, Group, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import printable
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def client() -> None:
     """Take part in a federation with your own graph.
 
@@ -197,3 +197,7 @@ def client_status(folder: Path, as_json: bool) -> None:
         click.echo(f"  unfinished run: pfedeg show {home.path / 'runs' / name}")
     for name in status["finished"]:
         click.echo(f"  finished run: pfedeg show {home.path / 'runs' / name}")
+
+
+ORDER = ("init", "allow", "start", "status", "stop", "renew", "work")
+client.commands = {name: client.commands[name] for name in ORDER}

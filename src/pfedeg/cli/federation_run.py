@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pfedeg.cli.federation import FOLDER, check_flower
-from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
+from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, preset_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import printable
 
@@ -17,19 +17,17 @@ from pfedeg.text import printable
 @click.command("run", cls=SettingsCommand, context_settings=CONTEXT)
 @FOLDER
 @click.option("--resume", is_flag=True, help="continue the latest unfinished run, or the one in --out")
-@click.option("--out", type=click.Path(path_type=Path), help="the run folder  [DIR/runs/NAME, a new name]")
-@click.option("--quorum", type=click.IntRange(1), metavar="N", help="clients that must respond in a round  [all]")
-@click.option(
-    "--timeout", type=click.FloatRange(0.1), default=600.0, metavar="S", help="seconds to wait for a client  [600]"
-)
+@click.option("--out", type=click.Path(path_type=Path), help="the run folder  [default: DIR/runs/NAME, a new name]")
+@click.option("--quorum", type=click.IntRange(1), metavar="N", help="clients needed in a round  [default: all]")
+@click.option("--timeout", type=click.FloatRange(0.1), default=600.0, metavar="S", help="seconds to wait for a client")
 @click.option(
     "--absent-timeout",
     type=click.FloatRange(0.1),
     default=90.0,
     metavar="S",
-    help="seconds to wait for a client that is offline or missed the last request  [90]",
+    help="seconds to wait for a client that is offline or missed the last request",
 )
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@preset_option
 @click.option("--config", "file", type=click.Path(path_type=Path), help="a TOML file of settings; flags override it")
 @threads_option
 @json_option

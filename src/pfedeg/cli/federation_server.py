@@ -7,11 +7,11 @@ import click
 
 from pfedeg.cli.federation import FOLDER, check_flower, log_line
 from pfedeg.cli.federation_run import server_run
-from pfedeg.cli.options import CONTEXT, json_option, print_note
+from pfedeg.cli.options import CONTEXT, Group, json_option, print_note
 from pfedeg.text import printable
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def server() -> None:
     """Run the server of a federation between organisations.
 
@@ -181,3 +181,5 @@ def server_status(folder: Path, as_json: bool) -> None:
 
 
 server.add_command(server_run)
+ORDER = ("init", "enroll", "start", "run", "status", "stop", "remove", "renew")
+server.commands = {name: server.commands[name] for name in ORDER}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, console, json_option
+from pfedeg.cli.options import CONTEXT, console, force_option, json_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
@@ -23,35 +23,34 @@ NAME_LENGTH = 80  # longest printed name
 @click.option(
     "--format",
     metavar="NAME",
-    help="nt, nq, ttl, trig, rdf, jsonld, tsv, csv, parquet or fede  [from the extension, else detected]",
+    help="nt, nq, ttl, trig, rdf, jsonld, tsv, csv, parquet or fede  [default: from the extension, else detected]",
 )
 @click.option(
     "--literals",
     type=click.Choice(["drop", "keep", "bucket"]),
     default="drop",
-    help="drop literals, keep each as an entity, or put numbers and dates into buckets  [drop]",
+    help="drop literals, keep each as an entity, or put numbers and dates into buckets",
 )
-@click.option(
-    "--buckets", type=click.IntRange(2, 1000), default=10, metavar="N", help="number of buckets per relation  [10]"
-)
+@click.option("--buckets", type=click.IntRange(2, 1000), default=10, metavar="N", help="number of buckets per relation")
 @click.option(
     "--blank",
     type=click.Choice(["keep", "drop"]),
     default="keep",
-    help="keep or drop statements with blank nodes  [keep]",
+    help="keep or drop statements with blank nodes",
 )
-@click.option("--language", default="en", metavar="CODE", help="preferred language of labels  [en]")
+@click.option("--language", default="en", metavar="CODE", help="preferred language of labels")
 @click.option("--columns", metavar="H,R,T", help="columns of a table, by number (from 1) or by name")
-@click.option("--delimiter", metavar="CHAR", help="delimiter of a CSV file  [detected]")
-@click.option("--header/--no-header", default=None, help="whether the first row of a table is a header  [detected]")
+@click.option("--delimiter", metavar="CHAR", help="delimiter of a CSV file  [default: detected]")
+@click.option("--header/--no-header", default=None, help="whether a table begins with a header  [default: detected]")
 @click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
-    help="stop at an invalid line, or skip and count it  [stop]",
+    help="stop at an invalid line, or skip and count it",
 )
+@force_option
 @json_option
-def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bool, **chosen: Any) -> None:
+def import_(sources: tuple[str, ...], out: Path, format: str | None, force: bool, as_json: bool, **chosen: Any) -> None:
     """Import RDF, CSV, TSV or Parquet as a client.
 
     SOURCE is a file, a folder (all files in it with a known extension) or "-" for standard input. Files may be
@@ -66,20 +65,19 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
       pfedeg import FB15K237-Fed3.pkl --format fede --out fb15k-237-fed3
     """
     from pfedeg.cli.tables import progress_bar, time_left
-    from pfedeg.files import check_free
     from pfedeg.importing.dispatch import read
     from pfedeg.importing.graph_builder import GraphBuilder, ImportOptions
-    from pfedeg.importing.output import summary, write
+    from pfedeg.importing.output import check, summary, write
     from pfedeg.importing.sources import FORMATS, find_sources
     from pfedeg.text import suggest
 
     if format is not None and format not in FORMATS:
         raise InputError(f"--format: unknown format {format!r}{suggest(format, FORMATS)}")
-    check_free(out)
     found = find_sources(sources, format)
     if any(source.format == "fede" for source in found):
-        _import_federation(found, out, as_json)
+        _import_federation(found, out, force, as_json)
         return
+    check(out, force)
     columns = chosen.pop("columns")
     if columns is not None and len(columns.split(",")) != 3:
         raise InputError(f"--columns {columns}: expected three columns for head, relation and tail, as in 1,2,3")
@@ -113,21 +111,24 @@ def import_(sources: tuple[str, ...], out: Path, format: str | None, as_json: bo
         raise InputError(
             f"{', '.join(sources)}: no triples to import{f' (dropped: {reasons})' if reasons else ''}{hint}"
         )
-    write(out, graph, report)
+    write(out, graph, report, force)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
         _show(out, report, graph.labels)
 
 
-def _import_federation(found: list[Any], out: Path, as_json: bool) -> None:
+def _import_federation(found: list[Any], out: Path, force: bool, as_json: bool) -> None:
+    from pfedeg.files import check_output
+    from pfedeg.graphs.federation_files import FILES
     from pfedeg.graphs.knowledge_graph import SPLITS
     from pfedeg.importing.fede_pickle import read
 
     if len(found) > 1:
         raise InputError("a file in FedE's format contains a federation; import one file at a time")
+    check_output(out, force, FILES)
     federation = read(found[0])
-    federation.write(out)
+    federation.write(out, force)
     if as_json:
         sizes = {
             name: {split: len(graph.triples(split)) for split in SPLITS} for name, graph in federation.graphs.items()

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
+from pfedeg.cli.options import (
+    CONTEXT,
+    SettingsCommand,
+    console,
+    force_option,
+    json_option,
+    preset_option,
+    print_note,
+    threads_option,
+)
 
 if TYPE_CHECKING:
     from pfedeg.training.config import Config
@@ -25,8 +34,9 @@ class InspectCommand(SettingsCommand):
     "--picture", type=click.Path(path_type=Path), metavar="FILE", help="draw the overlap of clients as .png or .svg"
 )
 @click.option("--no-measure", is_flag=True, help="do not measure times; finishes in seconds")
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@preset_option
 @threads_option
+@force_option
 @json_option
 def inspect(
     path: Path,
@@ -34,6 +44,7 @@ def inspect(
     no_measure: bool,
     preset: str | None,
     threads: int | None,
+    force: bool,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -60,7 +71,7 @@ def inspect(
 
     configs = list_configs(flags, preset)
     if picture:
-        check_picture(picture)
+        check_picture(picture, force)
     federation = Federation.read(path, configs[0].seed)
     resident = resident_bytes()
     entity, relation = federation.shared(), federation.shared("relation")

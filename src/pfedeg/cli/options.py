@@ -1,10 +1,12 @@
 """Shared parts of commands: a flag per setting, --threads, --json, and the console."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from pfedeg.errors import InputError
 from pfedeg.text import printable
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from pfedeg.training.config import Setting
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True}
 
 
 def console(stderr: bool = False) -> "Console":
@@ -29,6 +31,17 @@ def print_note(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
+PARTS = ("method", "model", "objective", "optimizer")
+
+
+class Group(click.Group):
+    """A group that lists its commands in the order in which they were added: the order of work."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """The names in order."""
+        return list(self.commands)
+
+
 class SettingsCommand(click.Command):
     """A command with a flag for every setting, including method, model, objective and optimiser."""
 
@@ -39,16 +52,27 @@ class SettingsCommand(click.Command):
         from pfedeg.training.config import REGISTRIES
 
         for part, value in _named_parts(args):
-            if value and REGISTRIES[part].identify(value) not in REGISTRIES[part]:
-                REGISTRIES[part].get(value)
+            with suppress(InputError) if context.resilient_parsing else nullcontext():  # a shell completes a word
+                if value and REGISTRIES[part].identify(value) not in REGISTRIES[part]:
+                    REGISTRIES[part].get(value)
         return super().parse_args(context, args)
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
-        """Arguments, then a flag per setting, then the command's own options."""
-        own = super().get_params(context)
-        arguments = [param for param in own if isinstance(param, click.Argument)]
-        options = [param for param in own if isinstance(param, click.Option)]
-        return [*arguments, *_part_options(self.part_defaults), *_setting_options(), *options]
+        """Arguments and the command's own options, then a flag per setting."""
+        return [*super().get_params(context), *_part_options(self.part_defaults), *_setting_options()]
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command's own options first; the settings of training have a section of their own."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Method and model": [], "Settings of training": []}
+        own = len(super().get_params(context))
+        for place, param in enumerate(self.get_params(context)):
+            title = "Options" if place < own else list(sections)[1 if param.name in PARTS else 2]
+            record = param.get_help_record(context) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections[title].append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 def _named_parts(args: list[str]) -> Iterator[tuple[str, str]]:
@@ -70,7 +94,8 @@ def _part_options(defaults: Mapping[str, str]) -> list[click.Option]:
         click.Option(
             [f"--{part}"],
             metavar="NAME",
-            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [{shown[part]}]",
+            help=f"{PART_HELP[part]}: {', '.join(registry)}, or package.module:NAME  [default: {shown[part]}]",
+            shell_complete=_completing(registry),
         )
         for part, registry in REGISTRIES.items()
     ]
@@ -83,10 +108,21 @@ def _setting_options() -> list[click.Option]:
     for name, one in all_settings().items():
         allowed = one.choices
         metavar = "|".join(allowed) if allowed else {int: "N", float: "X"}.get(one.type, "TEXT")
-        only = f"  ({', '.join(one.users)} only)" if one.users else ""
-        text = f"{one.help}  [{describe_default(one)}]{only}"
-        options.append(click.Option([f"--{name.replace('_', '-')}"], type=one.type, metavar=metavar, help=text))
+        only = f" ({', '.join(one.users)} only)" if one.users else ""
+        text = f"{one.help}{only}  [default: {describe_default(one)}]"
+        flag = f"--{name.replace('_', '-')}"
+        complete = _completing(allowed or ())
+        options.append(click.Option([flag], type=one.type, metavar=metavar, help=text, shell_complete=complete))
     return options
+
+
+def _completing(names: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A function that completes one of these names in a shell, in any case."""
+
+    def complete(context: click.Context, param: click.Parameter, begun: str) -> list[str]:
+        return [name for name in names if name.startswith(begun.lower())]
+
+    return complete
 
 
 def describe_default(one: "Setting") -> str:
@@ -97,10 +133,43 @@ def describe_default(one: "Setting") -> str:
     return "; ".join([str(one.default), *(f"{', '.join(labels)}: {value}" for value, labels in others.items())])
 
 
+def preset_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The --preset flag."""
+    text = "settings to start from: paper or quick  [default: paper]"
+
+    def complete(context: click.Context, param: click.Parameter, begun: str) -> list[str]:
+        from pfedeg.training.config import PRESETS
+
+        return [name for name in PRESETS if name.startswith(begun)]
+
+    return click.option("--preset", metavar="NAME", help=text, shell_complete=complete)(function)
+
+
+def client_option(text: str, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The --client flag of a command about a RUN; a shell completes the names of its clients."""
+
+    def complete(context: click.Context, param: click.Parameter, begun: str) -> list[str]:
+        from pfedeg.training.run_folder import RunFolder
+
+        run = context.params.get("run") or next(iter(context.args), "")  # click parses no further than --client
+        try:
+            names = RunFolder.open(run).read("provenance.json")["clients"]
+        except (InputError, KeyError):
+            return []
+        return [name for name in names if name.startswith(begun)]
+
+    return click.option("--client", required=required, metavar="NAME", help=text, shell_complete=complete)
+
+
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The --threads flag."""
-    text = "number of cores  [all]; does not affect results"
+    text = "number of cores; does not affect results  [default: all]"
     return click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help=text)(function)
+
+
+def force_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The --force flag, the same in every command that writes files."""
+    return click.option("--force", is_flag=True, help="replace existing output")(function)
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:

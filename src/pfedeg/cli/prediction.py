@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pfedeg.cli.explanation_view import EXPLANATIONS, AnswerExplainer, make_explainer
-from pfedeg.cli.options import CONTEXT, console, json_option, print_note, threads_option
+from pfedeg.cli.options import CONTEXT, client_option, console, force_option, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import plural, printable
 
@@ -30,7 +30,7 @@ MAX_PRINTED = 10  # questions answered in a terminal
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="the client whose tables answer")
+@client_option("the client whose tables answer")
 @click.option("--head", metavar="NAME", help="predict tails: (HEAD, RELATION, ?)")
 @click.option("--relation", metavar="NAME", help="without --head and --tail: predict the tails of all its heads")
 @click.option("--tail", metavar="NAME", help="predict heads: (?, RELATION, TAIL)")
@@ -40,11 +40,18 @@ MAX_PRINTED = 10  # questions answered in a terminal
     help="a CSV, TSV or Parquet file with columns head, relation[, tail]",
 )
 @click.option("--heads", is_flag=True, help="with --relation alone: predict heads instead of tails")
-@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question  [10]")
-@click.option("--min-score", type=float, default=-inf, metavar="X", help="omit answers with a lower score")
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    help="with --questions: stop at a wrong question before any is answered, or skip and report it",
+)
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="answers per question")
+@click.option("--min-score", type=float, metavar="X", help="omit answers with a lower score  [default: none]")
 @click.option("--known", is_flag=True, help="also show known answers, including those in valid and test")
 @click.option("--explain", is_flag=True, help="also show the nearest known facts and the influence of other clients")
 @click.option("--out", type=click.Path(path_type=Path), help="write the answers to NAME.parquet, .csv or .jsonl")
+@force_option
 @threads_option
 @json_option
 def predict(
@@ -55,11 +62,13 @@ def predict(
     tail: str | None,
     questions: Path | None,
     heads: bool,
+    on_error: str,
     k: int,
-    min_score: float,
+    min_score: float | None,
     known: bool,
     explain: bool,
     out: Path | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -76,7 +85,7 @@ def predict(
       pfedeg predict runs/mine --client atlas --questions questions.csv --out answers.parquet
     """
     from pfedeg.engine.interface import default_engine
-    from pfedeg.files import check_free
+    from pfedeg.files import check_output
     from pfedeg.prediction.answer_files import writer
     from pfedeg.prediction.question_files import read_questions, relation_questions
     from pfedeg.training.link_prediction import parse_question
@@ -89,16 +98,26 @@ def predict(
         raise InputError("--relation: missing; give a relation, or a file of questions with --questions")
     if heads and (questions is not None or not many):
         raise InputError("--heads: only allowed with --relation alone")
+    min_score = -inf if min_score is None else min_score
     if isnan(min_score):
         raise InputError("--min-score: nan is not a number")
     if out is not None:
-        check_free(out)
+        check_output(out, force)
     opened = Run(run, default_engine(threads))
     opened.require_finished()
     graph = opened.graph(opened.find_client(client))
     explainer = make_explainer(opened, client, known) if explain else None
     if many:
-        found = read_questions(questions, graph) if questions else relation_questions(relation or "", heads, graph)
+        skipped: list[str] = []
+        skip = skipped.append if on_error == "skip" else None
+        if questions:
+            found = read_questions(questions, graph, skip)
+        else:
+            found = relation_questions(relation or "", heads, graph)
+        for text in skipped[:MAX_PRINTED]:
+            print_note(f"skipped: {text}")
+        if skipped:
+            print_note(f"skipped {plural(len(skipped), 'question')} of {len(skipped) + len(found):,}")
         _note_missing_curves(opened, client, {side for side, _ in found})
         if out is None and not as_json:
             if len(found) > MAX_PRINTED:
@@ -235,9 +254,9 @@ def _rows(
 
 @click.command(context_settings=CONTEXT)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="the client whose tables are used")
+@client_option("the client whose tables are used")
 @click.option("--entity", required=True, metavar="NAME", help="the entity to compare with")
-@click.option("-k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities  [10]")
+@click.option("-k", "--top", "k", default=10, type=click.IntRange(1), metavar="N", help="number of similar entities")
 @json_option
 def similar(run: Path, client: str, entity: str, k: int, as_json: bool) -> None:
     """List the entities most similar to an entity.

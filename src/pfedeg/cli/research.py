@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedeg.cli.options import CONTEXT, SettingsCommand, console, json_option, print_note, threads_option
+from pfedeg.cli.options import (
+    CONTEXT,
+    SettingsCommand,
+    console,
+    force_option,
+    json_option,
+    preset_option,
+    print_note,
+    threads_option,
+)
 from pfedeg.errors import InputError, RunError
 from pfedeg.text import plural, printable
 
@@ -22,14 +31,17 @@ PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
 @click.command(context_settings=CONTEXT)
 @click.argument("plan", type=click.Path(path_type=Path))
 @click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="folder with NAME.parquet or NAME/ for each dataset"
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="folder where the plan's data are: NAME.parquet, NAME/ or a path",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="folder for the runs; finished runs are kept"
 )
 @click.option("--only", multiple=True, metavar="AXIS=VALUE,…", help="only these runs, e.g. model=transe,rotate")
 @click.option("--retry", is_flag=True, help="also repeat failed runs")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel  [1]")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="runs in parallel")
 @click.option("--list", "listed", is_flag=True, help="only list the runs and their states")
 @threads_option
 @json_option
@@ -109,17 +121,24 @@ def _make(experiment: "Experiment", remaining: "list[PlannedRun]", jobs: int, th
 @click.command(cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--over", multiple=True, metavar="NAME=VALUE,…", help="values to choose from  [those that the method suggests]"
+    "--over",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="values to try  [default: those that the method suggests]",
 )
-@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit  [30]")
+@click.option("--minutes", type=click.FloatRange(0.01), default=30.0, metavar="N", help="time limit")
+@click.option("--out", type=click.Path(path_type=Path), help="write the settings to a TOML file, for train --config")
+@force_option
 @click.option("--choices", type=click.Path(path_type=Path), help="TOML file to add the result to, for use in plans")
-@click.option("--preset", metavar="NAME", help="settings to start from: paper (default) or quick")
+@preset_option
 @threads_option
 @json_option
 def tune(
     path: Path,
     over: tuple[str, ...],
     minutes: float,
+    out: Path | None,
+    force: bool,
     choices: Path | None,
     preset: str | None,
     threads: int | None,
@@ -130,28 +149,37 @@ def tune(
 
     The criterion is validation MRR. All candidates run for a few rounds; the better half continues for twice as many,
     until one is left. Without --over, the candidates are the values that the method suggests (for PFedEG: the paper's
-    values of β and p). A setting given as a flag is not tuned.
+    values of β and p). A setting given as a flag is not tuned. At the end it prints the command that trains with the
+    best settings.
 
     \b
-    Example:
+    Examples:
+      pfedeg tune my-folder --method pfedeg-plus --minutes 20 --out best.toml
+      pfedeg train my-folder --config best.toml
       pfedeg tune data/nell-995-fed3.parquet --method pfedeg-plus --minutes 20 --choices plans/choices.toml
     """
     from pfedeg.cli.tables import print_line, progress_bar
     from pfedeg.experiments.tuning import (
         MAX_MINUTES,
         check_choices,
+        chosen_settings,
         default_candidates,
         describe,
         read_candidates,
         successive_halving,
+        train_command,
         write_choice,
+        write_settings,
     )
+    from pfedeg.files import check_output
     from pfedeg.graphs.federation import Federation
     from pfedeg.text import duration
     from pfedeg.training.config import DEFAULT_PARTS, configure
 
     if not minutes < MAX_MINUTES:  # also refuses nan
         raise InputError(f"--minutes {minutes}: expected less than {MAX_MINUTES:,} (ten weeks)")
+    if out is not None:
+        check_output(out, force)
     if choices is not None:
         check_choices(choices)
     config = configure(flags, preset)[0]
@@ -180,16 +208,23 @@ def tune(
     others = {part: getattr(config, part) for part in ("objective", "optimizer")}
     chosen = {part: name for part, name in others.items() if name != DEFAULT_PARTS[part]} | dict(runs[0].values)
     evidence = [run.evidence() for run in runs]
+    settings = chosen_settings(config, preset, flags, runs[0].values)
+    command = train_command(str(path), settings, out)
     try:
+        if out is not None:
+            write_settings(out, settings, str(path), evidence)
+            print_note(f"wrote {out}")
         if choices is not None:
             write_choice(choices, {"data": name, "model": config.model, "method": config.method}, chosen, evidence)
             print_note(f"added to {choices}")
     finally:  # print the result even if the file cannot be written
         if as_json:
-            click.echo(json.dumps({"chosen": chosen, "evidence": evidence}))
+            found = {"chosen": chosen, "evidence": evidence, "settings": settings, "train": command}
+            click.echo(json.dumps(found, ensure_ascii=False))
         else:
             for entry in evidence:
-                click.echo(", ".join(f"{key} {value}" for key, value in entry.items()))
+                click.echo(printable(describe(entry)))
+            click.echo(f"train with the best: {printable(command)}")
 
 
 @click.command(context_settings=CONTEXT)
@@ -200,11 +235,13 @@ def tune(
     "--format",
     "kind",
     type=click.Choice(["html", "md", "csv", "tex", "png"]),
-    help="web page, Markdown, CSV (a line per run and client), LaTeX tables, or figures  [from the extension of --out]",
+    help="web page, Markdown, CSV (a line per run and client), LaTeX tables, or figures  "
+    "[default: from the extension of --out]",
 )
-@click.option("--title", default="Results", metavar="TEXT", help="heading  [Results]")
+@click.option("--title", default="Results", metavar="TEXT", help="heading")
 @click.option("--quick", is_flag=True, help="skip significance tests, which rank all test triples again")
-def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool) -> None:
+@force_option
+def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title: str, quick: bool, force: bool) -> None:
     """Write a report on the finished runs in DIR.
 
     It shows metrics, significance, curves, relation graphs and gains, for runs in DIR and its subfolders. Published
@@ -218,4 +255,4 @@ def report(folder: Path, out: Path, paper: Path | None, kind: str | None, title:
     """
     from pfedeg.experiments.report import write
 
-    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, print_note)}")
+    click.echo(f"wrote {write(folder, out, paper, kind, title, quick, print_note, force)}")

@@ -17,6 +17,7 @@ from pfedeg.files import locked, write_bytes, write_json
 from pfedeg.processes import end_with_parent
 from pfedeg.text import suggest
 from pfedeg.training.run_folder import RunFolder, saved_settings
+from pfedeg.training.run_result import check_result
 
 NOTES = ".experiment"  # folder beside the runs with the lock, and the settings, log and error of each run
 POLL_SECONDS = 2.0  # between progress reports while runs are being made
@@ -34,17 +35,23 @@ class Experiment:
     """The runs of a plan in a folder, with their states."""
 
     def __init__(self, plan: Plan, data: Path, out: Path) -> None:
-        """`data` is a folder with a Parquet file or a subfolder per dataset."""
+        """`data` is the folder where the plan's data are: names and relative paths begin there."""
         self.plan, self._data, self.out = plan, data, out
-        self._sources = {run.data: self._source(run.data) for run in plan.runs}
+        self._sources = {run.data: self._source(run.source) for run in plan.runs}
         self._time = RemainingTime(self._sources)
 
-    def _source(self, name: str) -> Path:
-        for path in (self._data / f"{name}.parquet", self._data / name):
+    def _source(self, text: str) -> Path:
+        """The file or folder of a dataset, given as a name or a path; or the embedded federation."""
+        for path in (self._data / f"{text}.parquet", self._data / text):
             if path.exists():
                 return path
-        known = sorted({path.stem for path in self._data.glob("*")})
-        raise InputError(f"{self._data}: no {name}.parquet in this folder{suggest(name, known)}")
+        if text == "world":
+            return Path(text)
+        folder = (self._data / text).parent
+        known = sorted({path.stem for path in folder.glob("*") if not path.name.startswith(".")})
+        name = Path(text).name
+        wanted = name if name.endswith(".parquet") else f"{name} or {name}.parquet"
+        raise InputError(f"{folder}: no {wanted} in this folder{suggest(name, known)}; --data names another folder")
 
     def folder(self, run: PlannedRun) -> RunFolder:
         """The run folder of a planned run."""
@@ -61,10 +68,9 @@ class Experiment:
             try:
                 saved, planned = saved_settings(folder.read("config.json")), run.config.as_dict()
                 if folder.finished():
-                    folder.read("result.json")["test"]["weighted"]["mrr"]
-            except (InputError, KeyError, TypeError) as error:
-                reason = str(error) if isinstance(error, InputError) else f"{folder.path / 'result.json'}: damaged"
-                return "failed", f"{reason}; remove {folder.path}"
+                    check_result(folder.path / "result.json", folder.read("result.json"))
+            except InputError as error:
+                return "failed", f"{error}; remove {folder.path}"
             differing = [name for name in planned if name in saved and saved[name] != planned[name]]
             if differing:
                 listed = ", ".join(f"{name} {saved[name]}, not {planned[name]}" for name in differing)

@@ -28,6 +28,7 @@ class PlannedRun:
     seed: int
     varied: Mapping[str, Any]  # the values of [vary] that this run uses
     config: Config
+    source: str  # the data as the plan names it: a name or a path
 
     @property
     def name(self) -> str:
@@ -69,12 +70,16 @@ class Plan:
         chosen, remarks = _read_choices(path, raw.get("choices"), [raw, *tables])
         rules = _check_rules(path, raw.get("where", []))
         runs: dict[str, PlannedRun] = {}
+        sources: dict[str, str] = {}
         for grid in _merged_grids(path, raw, tables):
             for run in _runs(path, grid, vary, [*chosen, *rules]):
+                if sources.setdefault(run.data, run.source) != run.source:
+                    both = f"{sources[run.data]!r} and {run.source!r}"
+                    raise InputError(f"{path}: data: {both} would have the same run folders; rename one of them")
                 if runs.setdefault(run.name, run).config != run.config:
                     raise InputError(f"{path}: {run.name} appears twice with different settings; list them in [vary]")
         datasets = {run.data for run in runs.values()}
-        for name in (name for rule in rules for name in _as_list(rule.get("data", []))):
+        for name in (data_name(name) for rule in rules for name in _as_list(rule.get("data", []))):
             if name not in datasets:
                 raise InputError(f"{path}: [[where]]: data: no dataset {name!r} in this plan{suggest(name, datasets)}")
         return cls(title, tuple(runs.values()), tuple(vary), remarks)
@@ -89,11 +94,24 @@ def read_only(texts: Sequence[str], plan: Plan) -> dict[str, list[str]]:
         if not sign or axis not in axes:
             raise InputError(f"--only {text}: expected AXIS=VALUE, where AXIS is one of {', '.join(axes)}")
         known = sorted({str(value) for run in plan.runs if (value := run.value_of(axis)) is not None})
-        for value in values.split(","):
+        wanted = [_identified(axis, value) for value in values.split(",")]
+        for value in wanted:
             if value not in known:
                 raise InputError(f"--only {text}: no run has {axis} {value!r}{suggest(value, known)}")
-        only.setdefault(axis, []).extend(values.split(","))
+        only.setdefault(axis, []).extend(wanted)
     return only
+
+
+def data_name(text: str) -> str:
+    """The name of a dataset in a plan, which may be a path: `data/mine.parquet` is called mine."""
+    return Path(text).name.removesuffix(".parquet")
+
+
+def _identified(axis: str, value: Any) -> Any:
+    """The value of an axis or setting, with a method, model and so on by its identifier, data by their name."""
+    if axis == "data" and isinstance(value, str):
+        return data_name(value)
+    return REGISTRIES[axis].identify(value) if axis in REGISTRIES and isinstance(value, str) else value
 
 
 def _grid_tables(path: Path, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -130,11 +148,14 @@ def _runs(path: Path, grid: Mapping[str, Any], vary: Mapping[str, Any], rules: S
     seeds, datasets = _list_of(path, grid, "seeds", int), _list_of(path, grid, "data", str)
     models, methods = _list_of(path, grid, "models", str), _list_of(path, grid, "methods", str)
     for name in datasets:
-        if name in ("", ".", "..") or "/" in name or "\\" in name:
-            raise InputError(
-                f"{path}: data: {name!r} is not a name; give its folder with --data, as in data = ['world']"
-            )
-    for seed, data, model, method in itertools.product(seeds, datasets, models, methods):
+        if data_name(name) in ("", ".", ".."):
+            raise InputError(f"{path}: data: {name!r} has no name; expected a name or a path, as in data = ['world']")
+    models, methods = (
+        [_identified(axis, name) for name in names] for axis, names in (("model", models), ("method", methods))
+    )
+    vary = {name: [_identified(name, value) for value in values] for name, values in vary.items()}
+    for seed, source, model, method in itertools.product(seeds, datasets, models, methods):
+        data = data_name(source)
         for values in itertools.product(*vary.values()):
             varied = dict(zip(vary, values, strict=True))
             flags = {**grid["settings"], "model": model, "method": method, "seed": seed}
@@ -145,9 +166,8 @@ def _runs(path: Path, grid: Mapping[str, Any], vary: Mapping[str, Any], rules: S
             except InputError as error:
                 raise InputError(f"{path}: {data}, {model}, {method}: {error}") from None
             used = config.as_dict()
-            yield PlannedRun(
-                data, model, method, seed, {name: value for name, value in varied.items() if name in used}, config
-            )
+            own = {name: value for name, value in varied.items() if name in used}
+            yield PlannedRun(data, model, method, seed, own, config, source)
 
 
 def _check_type(path: Path, key: str, value: Any, kind: type, expected: str) -> Any:
@@ -236,5 +256,6 @@ def _as_list(value: Any) -> list[Any]:
 
 def _settings_of_rule(rule: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:
     """The settings of a [[where]] table if it matches the run."""
-    matches = all(value in _as_list(rule[axis]) for axis, value in run.items() if axis in rule)
+    wanted = {axis: [_identified(axis, value) for value in _as_list(rule[axis])] for axis in run if axis in rule}
+    matches = all(run[axis] in values for axis, values in wanted.items())
     return dict(rule["set"]) if matches else {}

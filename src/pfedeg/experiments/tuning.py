@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +18,8 @@ from pfedeg.methods.base import Method
 from pfedeg.models.base import ModelType
 from pfedeg.result_table import ResultTable
 from pfedeg.settings import setting_fields
-from pfedeg.text import suggest
-from pfedeg.training.config import REGISTRIES, Config, all_settings
+from pfedeg.text import plural, printable, suggest
+from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
 from pfedeg.training.progress import ProgressLine
 from pfedeg.training.rounds import Round
@@ -204,8 +205,6 @@ def successive_halving(
     with suppress(RunError):  # reported when this candidate runs
         next(iter(Training(federation, config.replace(**choices[0]), threads=threads)))
     possible = rounds_in_time(time.monotonic() - began)
-    if possible < 1 and len(choices) > 1:
-        warn(f"too little time for {len(choices)} candidates: each gets one round; name fewer with --over")
     config = _evaluated_every(config, possible)
     until = every = config.eval_every
     runs = [Candidate(values, Training(federation, config.replace(**values), threads=threads)) for values in choices]
@@ -217,6 +216,10 @@ def successive_halving(
         if first_stage:  # measure again: the first timed round may have included compilation
             possible = rounds_in_time((time.monotonic() - first_stage) / (every * len(runs))) // every * every
             first_stage = 0.0
+            if possible < 1 and len(choices) > 1:
+                after = f"they are first compared after {plural(until, 'round')}, which favours fast starters"
+                hint = "give more --minutes, or name fewer with --over"
+                warn(f"too little time for {len(choices)} candidates: {after}; {hint}")
             if possible > until:
                 until = possible
                 continue
@@ -255,6 +258,32 @@ def write_choice(path: Path, axes: Mapping[str, Any], best: Mapping[str, Any], e
     lines = "".join(f"    {_toml(entry)},\n" for entry in evidence)
     blocks.append(f"{same}set = {_toml(best)}\nevidence = [\n{lines}]\n")
     write_bytes(path, "\n[[where]]\n".join([intro.rstrip("\n") + "\n", *blocks]).lstrip("\n").encode())
+
+
+def chosen_settings(
+    config: Config, preset: str | None, given: Mapping[str, Any], best: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings to train with: the preset, the parts that are not the default, what the user gave, what was chosen.
+
+    They are what a settings file (`pfedeg train --config`) contains.
+    """
+    parts = {part: getattr(config, part) for part in REGISTRIES}
+    needed = {part: name for part, name in parts.items() if part in ("method", "model") or name != DEFAULT_PARTS[part]}
+    own = {name: value for name, value in given.items() if value is not None and name not in REGISTRIES}
+    return {**({"preset": preset} if preset else {}), **needed, **own, **best}
+
+
+def write_settings(path: Path, settings: Mapping[str, Any], data: str, evidence: Sequence[Any]) -> None:
+    """Write a settings file, with all candidates as comments."""
+    head = [f"Chosen on validation triples of {printable(data)} by `pfedeg tune`, from:", *map(describe, evidence)]
+    lines = [*(f"# {line}" for line in head), *(f"{name} = {_toml(value)}" for name, value in settings.items())]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+def train_command(data: str, settings: Mapping[str, Any], file: Path | None) -> str:
+    """The command that trains with these settings, from their file if there is one."""
+    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return shlex.join(["pfedeg", "train", data, *(["--config", str(file)] if file else flags)])
 
 
 def _toml(value: Any) -> str:

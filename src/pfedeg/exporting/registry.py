@@ -9,7 +9,7 @@ from pfedeg.exporting.arrays import write_numpy, write_parquet, write_safetensor
 from pfedeg.exporting.pykeen import check_pykeen, write_pykeen
 from pfedeg.exporting.text import write_projector, write_word2vec
 from pfedeg.exporting.trained import Trained
-from pfedeg.files import create_folder, safe_name
+from pfedeg.files import check_output, create_folder, safe_name
 from pfedeg.settings import setting_fields
 from pfedeg.text import suggest
 from pfedeg.training.saved_run import Run
@@ -36,12 +36,27 @@ FORMATS = {
     "pykeen": Format(write_pykeen, check_pykeen),
 }
 
+FILES = (  # that some format writes
+    "entities.parquet",
+    "relations.parquet",
+    "tables.safetensors",
+    "tables.npz",
+    "entities.txt",
+    "tensors.tsv",
+    "metadata.tsv",
+    "projector_config.pbtxt",
+    "trained_model.pkl",
+    "training_triples.pkl",
+)
 
-def export(run: Run | str | Path, out: str | Path, format: str, client: str | None = None) -> list[Path]:
+
+def export(
+    run: Run | str | Path, out: str | Path, format: str, client: str | None = None, force: bool = False
+) -> list[Path]:
     """Write the tables of a finished `run` for other programs; returns the folder of every exported client.
 
-    `out` is a new folder. It gets the tables of `client`, or a subfolder for each client. The `format` is parquet,
-    safetensors, numpy, word2vec, projector or pykeen (docs/export.md).
+    `out` is a new folder; `force` replaces an earlier export. It gets the tables of `client`, or a subfolder for each
+    client. The `format` is parquet, safetensors, numpy, word2vec, projector or pykeen (docs/export.md).
     """
     out = Path(out)
     if format not in FORMATS:
@@ -49,6 +64,7 @@ def export(run: Run | str | Path, out: str | Path, format: str, client: str | No
     FORMATS[format].check()
     if not isinstance(run, Run | str | Path):
         raise InputError(f"expected a run folder or a Run, not a {type(run).__name__}; `pfedeg.Run(path)` opens one")
+    check_output(out, force, FILES)
     opened = run if isinstance(run, Run) else Run(run)
     clients = opened.clients if client is None else (opened.find_client(client),)
     opened.require_finished()
@@ -62,5 +78,5 @@ def export(run: Run | str | Path, out: str | Path, format: str, client: str | No
             graph, tables = opened.graph(name), opened.tables(name)
             FORMATS[format].write(Trained(name, opened.model, model, settings, graph, tables), target)
 
-    create_folder(out, fill)
+    create_folder(out, fill, FILES if force else ())
     return [out] if client is not None else [out / safe_name(name) for name in clients]

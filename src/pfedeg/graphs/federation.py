@@ -55,9 +55,9 @@ class Federation:
         """The small federation in this package: facts about the world from GeoNames."""
         return cls(read_clients(Path(__file__).parent / "world", 0), "world")
 
-    def write(self, folder: Path) -> None:
-        """Write a folder with a subfolder per client, atomically."""
-        write_clients(self.graphs, folder)
+    def write(self, folder: Path, force: bool = False) -> None:
+        """Write a folder with a subfolder per client, atomically; `force` replaces such a folder."""
+        write_clients(self.graphs, folder, force)
 
     def shared(self, kind: Literal["entity", "relation"] = "entity", secret: bytes = b"") -> Shared:
         """The alignment of the clients' entities or relations (`kind`) by name; `secret` is that of a network run."""

@@ -39,8 +39,11 @@ def read_clients(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
     return _read_parquet(path, seed)
 
 
-def write_clients(graphs: Mapping[ClientId, KnowledgeGraph], folder: Path) -> None:
-    """Write a folder with a subfolder per client, atomically."""
+FILES = (*(f"{split}{suffix}" for split in SPLITS for suffix in (".tsv", ".parquet")), "labels.parquet")  # written here
+
+
+def write_clients(graphs: Mapping[ClientId, KnowledgeGraph], folder: Path, force: bool = False) -> None:
+    """Write a folder with a subfolder per client, atomically; `force` replaces such a folder."""
 
     def fill(temporary: Path) -> None:
         for client, graph in graphs.items():
@@ -51,7 +54,7 @@ def write_clients(graphs: Mapping[ClientId, KnowledgeGraph], folder: Path) -> No
                     write_triples(target, split, Triples(graph.entities, graph.relations, graph.triples(split)))
             write_labels(target, graph.own_labels)
 
-    create_folder(folder, fill)
+    create_folder(folder, fill, FILES if force else ())
 
 
 def read_client(folder: Path, seed: int) -> KnowledgeGraph:

@@ -6,19 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from pfedeg.files import check_free, create_folder, write_json, writing
+from pfedeg.files import check_output, create_folder, write_json, writing
 from pfedeg.graphs.triple_files import write_labels, write_parquet
 from pfedeg.graphs.triples import Triples, normal
 from pfedeg.importing.graph_builder import GraphBuilder, ImportedGraph
 
 MOST_FREQUENT = 5  # names in the summary
+FILES = ("triples.parquet", "labels.parquet", "import.json")  # in the folder of an imported client
 
 
-def write(out: Path, graph: ImportedGraph, report: Mapping[str, Any]) -> None:
+def check(out: Path, force: bool) -> None:
+    """Check before long work that the import can be written."""
+    check_output(out, force, () if out.suffix.lower() == ".parquet" else FILES)
+
+
+def write(out: Path, graph: ImportedGraph, report: Mapping[str, Any], force: bool = False) -> None:
     """Write the triples to OUT.parquet, or to a folder that also contains labels and the summary."""
     triples = Triples(graph.entities, graph.relations, graph.triples)
+    check(out, force)
     if out.suffix.lower() == ".parquet":
-        check_free(out)
         out.parent.mkdir(parents=True, exist_ok=True)
         with writing(out) as path:
             write_parquet(path, triples)
@@ -29,7 +35,7 @@ def write(out: Path, graph: ImportedGraph, report: Mapping[str, Any]) -> None:
         write_labels(folder, graph.labels)
         write_json(folder / "import.json", report)
 
-    create_folder(out, fill)
+    create_folder(out, fill, FILES if force else ())
 
 
 def summary(builder: GraphBuilder, graph: ImportedGraph, sources: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pfedeg.network.messages import Message, ProtocolError, as_download, metrics
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.last_mix import Change
 from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays
-from pfedeg.training.run_loop import make_result, summary
+from pfedeg.training.run_result import make_result, summary
 
 WORK = ".work"
 

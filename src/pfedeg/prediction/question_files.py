@@ -1,7 +1,7 @@
 """Reads questions from a file, or makes them for all entities of a relation; all are checked before any is answered."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import StringIO
 from pathlib import Path
 
@@ -22,16 +22,22 @@ def relation_questions(relation: str, heads: bool, graph: KnowledgeGraph) -> lis
     return [("head" if heads else "tail", (entity, kind)) for entity in given]
 
 
-def read_questions(path: Path, graph: KnowledgeGraph) -> list[Question]:
-    """Read and check the questions in a file."""
-    questions = []
+def read_questions(path: Path, graph: KnowledgeGraph, skip: Callable[[str], None] | None = None) -> list[Question]:
+    """Read and check the questions in a file; `skip` is told of a wrong one, which otherwise stops the reading."""
+    questions, first = [], ""
     for number, row in enumerate(_rows(path), 1):
         try:
             questions.append(
                 parse_question(graph, row.get("relation") or "", row.get("head") or None, row.get("tail") or None)
             )
         except InputError as error:
-            raise InputError(f"{path}, question {number}: {error}") from None
+            text = f"{path}, question {number}: {error}"
+            if skip is None:
+                raise InputError(f"{text} (--on-error skip continues with the others)") from None
+            skip(text)
+            first = first or text
+    if first and not questions:
+        raise InputError(f"{path}: no question can be answered; {first.partition(', ')[2]}")
     if not questions:
         raise InputError(f"{path}: contains no questions")
     return questions

@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from pfedeg.engine.interface import Engine, check_threads, default_engine
-from pfedeg.errors import DataWarning, InputError
+from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
 from pfedeg.graphs.federation import Federation, require_federation
 from pfedeg.graphs.knowledge_graph import Split
@@ -35,6 +36,7 @@ class Training(RunLoop):
     """
 
     _transport: InProcess
+    _can_continue = True
 
     def __init__(
         self,
@@ -67,7 +69,10 @@ class Training(RunLoop):
             self.tables = {client: self._folder.tables(client) for client in federation.graphs}
         self._shared, self._transport = self._assemble(shared)
         if saved is not None:
-            self._restore(*saved)
+            arrays, fields = saved
+            if self._folder is not None and self._folder.finished():  # then its tables are the best so far
+                arrays = self._final_tables(self._folder) | arrays
+            self._restore(arrays, fields)
         if self._folder is not None and not self._folder.exists():
             self._folder.create(config.as_dict(), origin, federation.graphs)
             self._is_new = True
@@ -115,22 +120,36 @@ class Training(RunLoop):
         return self._transport.measure(self.tables, split)
 
     def _save_result(self, result: dict[str, Any]) -> None:
-        if self._folder is not None:
-            if self._mix is not None:
-                self._folder.save_mix(self._mix, self._shared)
-            self._folder.finish(self.tables, self.federation.graphs, result)
+        """Save tables and result. The checkpoint stays if the run could continue with more rounds."""
+        if self._folder is None:
+            return
+        if self._mix is not None:
+            self._folder.save_mix(self._mix, self._shared)
+        can_continue = result["rounds"] == self.config.rounds
+        self._folder.finish(self.tables, self.federation.graphs, result, can_continue)
+        if can_continue:
+            arrays, fields = self._unevaluated or self._snapshot
+            if self._unevaluated is None:  # the best tables are in files of their own
+                arrays = {name: array for name, array in arrays.items() if not name.startswith("best/")}
+            with suppress(RunError):  # a full disk; the run is finished all the same
+                self._folder.save_checkpoint(arrays, fields)
 
     def _checkpoint_arrays(self) -> Arrays:
         """Adds the clients' states and best tables, by client number, since names may contain anything."""
         arrays = super()._checkpoint_arrays()
         for i, state in enumerate(self._transport.states.values()):
             arrays |= state.arrays(f"client/{i}/")
-        for i, name in enumerate(self.federation.graphs):
-            if name in self.tables:
-                arrays |= {f"best/{i}/{kind}": table for kind, table in self.tables[name]._asdict().items()}
         if self._mix is not None:
             arrays |= {f"mix/{name}": array for name, array in self._mix.arrays().items()}
-        return arrays
+        return arrays | self._best_arrays(self.tables)
+
+    def _best_arrays(self, tables: Mapping[ClientId, Tables]) -> Arrays:
+        found = {i: tables[name]._asdict() for i, name in enumerate(self.federation.graphs) if name in tables}
+        return {f"best/{i}/{kind}": table for i, both in found.items() for kind, table in both.items()}
+
+    def _final_tables(self, folder: RunFolder) -> Arrays:
+        """The best tables of a finished run, as in a checkpoint."""
+        return self._best_arrays({client: folder.tables(client) for client in self.federation.graphs})
 
     def _checkpoint_fields(self) -> dict[str, Any]:
         states = self._transport.states.values()

@@ -116,6 +116,14 @@ class RunFolder:
         """Whether there is a result."""
         return (self.path / "result.json").exists()
 
+    def reopen(self, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+        """Make a run unfinished that continues with more rounds: remove what depends on its final tables."""
+        self.write_history(history)  # a crash after any of these steps leaves a run that can be resumed
+        (self.path / "result.json").unlink(missing_ok=True)
+        for path in self.path.glob("clients/*/calibration.json"):
+            path.unlink()
+        write_json(self.path / "config.json", {"schema": SCHEMA, **config})
+
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Append the line of a round."""
         with writing(self.path / "history.jsonl"), open(self.path / "history.jsonl", "a", encoding="utf-8") as file:

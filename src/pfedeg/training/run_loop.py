@@ -3,7 +3,7 @@
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -23,6 +23,7 @@ from pfedeg.training.progress import rounds_with_progress
 from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.rounds import Round, Transport, run
 from pfedeg.training.run_folder import Arrays, RunFolder
+from pfedeg.training.run_result import check_result, check_rounds, make_result, summary
 
 CHECKPOINT_SECONDS = 5.0
 
@@ -48,6 +49,7 @@ class RunLoop(ABC):
 
     _transport: Transport
     _shared: Shared
+    _can_continue = False  # whether a finished run can continue with more rounds
 
     def __init__(self, config: Config, strategy: Strategy, folder: RunFolder | None) -> None:
         """Subclasses set the transport."""
@@ -56,9 +58,11 @@ class RunLoop(ABC):
         self.result: dict[str, Any] | None = None
         self._progress = Progress()
         self._is_new = False  # whether this object has made the run folder
+        self._more_rounds = False  # whether the run in the folder was made with fewer rounds
         self._state: State | None = None
         self._saved_at = time.monotonic()
         self._snapshot: tuple[Arrays, dict[str, Any]] = {}, {}  # after the last complete round
+        self._unevaluated: tuple[Arrays, dict[str, Any]] | None = None  # before the extra evaluation of the last round
 
     @property
     def rounds_done(self) -> int:
@@ -77,7 +81,11 @@ class RunLoop(ABC):
         if self.result is not None:
             return
         with self._folder.locked() if self._folder else nullcontext():
-            if self._folder:
+            if self._folder and self._more_rounds:
+                self.save()  # from now on the folder has no result
+                self._folder.reopen(self.config.as_dict(), self.history)
+                self._more_rounds = False
+            elif self._folder:
                 self._folder.truncate_history(self._progress.round)
             try:
                 yield from self._rounds()
@@ -141,6 +149,8 @@ class RunLoop(ABC):
         for done in loop:
             progress.round, self._state = done.number, done.state
             if done.metrics is not None:
+                if done.number % config.eval_every:  # a run with more rounds does not evaluate here
+                    self._unevaluated = self._checkpoint_arrays(), self._checkpoint_fields()
                 self._update_best(done)
             line = self._history_line(done)
             self.history.append(line)
@@ -259,14 +269,34 @@ class RunLoop(ABC):
             )
         self._check_same_run(folder, origin)
         if folder.finished():
-            self.result, self.history = folder.read("result.json"), folder.history()
-            return None
+            return self._open_finished(folder)
         if "schema" not in folder.read("config.json"):
             text = "started by an earlier version of pfedeg; results may differ in the last digits"
             warnings.warn(f"{folder.path}: {text}", DataWarning, stacklevel=4)
         with folder.locked():
             saved = folder.load_checkpoint()
             self.history = folder.history(saved[1]["round"] if saved else 0)
+        check_rounds(folder.path / "history.jsonl", self.history)
+        return saved
+
+    def _open_finished(self, folder: RunFolder) -> tuple[Arrays, dict[str, Any]] | None:
+        """The result of a finished run; or its last checkpoint, if it continues with more rounds."""
+        history = folder.history()
+        check_rounds(folder.path / "history.jsonl", history)
+        self.result = check_result(folder.path / "result.json", folder.read("result.json"), history)
+        self.history, rounds = history, int(self.result["rounds"])
+        if not self._more_rounds or rounds < folder.config().rounds:  # it has stopped early
+            return None
+        saved = folder.load_checkpoint()
+        if saved is None:
+            text = "finished, and cannot continue, since its checkpoint was deleted or an earlier version made it"
+            raise InputError(f"{folder.path}: {text}; train anew with another --out")
+        if saved[1]["stopped"]:
+            return None
+        self.history = history[: saved[1]["round"]]
+        if rounds % self.config.eval_every and self.history:  # a run with more rounds does not evaluate here
+            self.history[-1] = {name: each for name, each in history[-1].items() if name not in ("valid", "affinity")}
+        self.result = None
         return saved
 
     def _check_same_run(self, folder: RunFolder, origin: Mapping[str, Any]) -> None:
@@ -278,35 +308,11 @@ class RunLoop(ABC):
         if before.get("secret", "") != origin.get("secret", ""):
             raise InputError(f"{folder.path}: contains a run with another alignment secret; choose another --out")
         saved, wanted = folder.config().as_dict(), self.config.as_dict()
+        self._more_rounds = self._can_continue and self.config.rounds > folder.config().rounds
         for name in dict.fromkeys((*wanted, *saved)):
-            if saved.get(name) != wanted.get(name):
+            if saved.get(name) != wanted.get(name) and not (name == "rounds" and self._more_rounds):
                 text = f"contains a run with {name} = {saved.get(name)}, not {wanted.get(name)}"
                 raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
-
-
-def make_result(
-    config: Config,
-    rounds: int,
-    best_round: int,
-    history: Sequence[Mapping[str, Any]],
-    measured: Mapping[Split, Mapping[ClientId, Metrics]],
-) -> dict[str, Any]:
-    """The content of result.json."""
-    return {
-        "method": config.method,
-        "model": config.model,
-        "seed": config.seed,
-        "rounds": rounds,
-        "best_round": best_round,
-        "seconds": round(sum(line["seconds"] for line in history), 3),
-        **{split: summary(metrics) for split, metrics in measured.items()},
-    }
-
-
-def summary(metrics: Mapping[ClientId, Metrics]) -> dict[str, Any]:
-    """Metrics, weighted and per client, as in result.json."""
-    clients = {name: m.as_dict() | {"triples": m.triples} for name, m in sorted(metrics.items())}
-    return {"weighted": weighted(metrics).as_dict(), "clients": clients}
 
 
 def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[ClientId, float]]:

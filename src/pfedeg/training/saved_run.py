@@ -26,6 +26,7 @@ from pfedeg.training.last_mix import Change, SavedMix
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
 from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.run_folder import RunFolder
+from pfedeg.training.run_result import check_result, check_rounds
 
 SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
 
@@ -44,6 +45,8 @@ class Run:
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: damaged, or made by another version of pfedeg ({error})") from None
         self.history: list[dict[str, Any]] = self._folder.history()
+        if "federation" not in self.provenance:
+            check_rounds(self.path / "history.jsonl", self.history)
         self._custom_engine = engine
         self.graph = cache(self._graph)
         self.tables = cache(self._tables)
@@ -104,8 +107,11 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The content of result.json; None while the run is not finished."""
-        return self._folder.read("result.json") if self._folder.finished() else None
+        """The content of result.json, checked; None while the run is not finished."""
+        if not self._folder.finished():
+            return None
+        history = () if "federation" in self.provenance else self.history  # a client has no lines of rounds it missed
+        return check_result(self.path / "result.json", self._folder.read("result.json"), history)
 
     def metrics_table(self) -> ResultTable:
         """The metrics of the finished run: a row per split and client, and one for the weighted average (client "")."""

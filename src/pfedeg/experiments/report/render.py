@@ -13,6 +13,7 @@ from pfedeg.plots import draw
 from pfedeg.text import printable
 
 FORMATS = ("html", "md", "csv", "tex", "png")
+FIGURES = ("*.png",)  # files in a folder of figures
 
 
 def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -49,18 +50,8 @@ def markdown(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_folder(out: Path) -> None:
-    """Refuse a folder with other files."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: not a folder; --format png writes several files")
-    if out.exists() and any(path.suffix != ".png" for path in out.iterdir()):
-        raise InputError(
-            f"{out}: contains other files; choose a new folder for figures, or a file for a web page: --out report.html"
-        )
-
-
-def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None]) -> int:
-    """Write every figure as a PNG file to a new folder, or to one with only PNG files."""
+def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], None], force: bool = False) -> int:
+    """Write every figure as a PNG file to a new folder; `force` replaces one with only PNG files."""
     drawn = [(section, part) for section in sections for part in section.parts if isinstance(part, Picture)]
     if not drawn:
         raise InputError(f"{out}: no figures can be drawn from these runs")
@@ -70,8 +61,5 @@ def pictures(out: Path, sections: Sequence[Section], notify: Callable[[str], Non
             notify(f"drawing {section.title}: {part.title}")
             write_bytes(folder / f"{slug(part.name)}.png", draw(part.draw, "png")[0])
 
-    if out.exists():
-        fill(out)
-    else:
-        create_folder(out, fill)
+    create_folder(out, fill, FIGURES if force else ())
     return len(drawn)
