@@ -13,6 +13,7 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId, Shared, align, pack_tokens, token
 from pfedeg.graphs.federation_files import read_clients, write_clients
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.graphs.naming import Naming
 from pfedeg.graphs.splitting import partition_relations
 from pfedeg.graphs.triples import Ids, Named, normal, sorted_unique
 
@@ -33,15 +34,16 @@ class Federation:
         self.source = source
 
     @classmethod
-    def read(cls, path: str | Path, seed: int = 0) -> "Federation":
+    def read(cls, path: str | Path, seed: int = 0, naming: Naming | None = None) -> "Federation":
         """Read a folder with a subfolder per client, or a Parquet file; unsplit clients are split by the seed.
 
+        With `naming`, names are rewritten as `pfedeg import` does, before the graph is split.
         "world" is the embedded federation, unless a file or folder of that name exists.
         """
         path = Path(path)
         if str(path) == "world" and not path.exists():
             return cls.world()
-        return cls(read_clients(path, seed), os.fsencode(path).decode(errors="replace"))
+        return cls(read_clients(path, seed, naming), os.fsencode(path).decode(errors="replace"))
 
     @classmethod
     def world(cls) -> "Federation":
