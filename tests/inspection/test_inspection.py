@@ -28,7 +28,7 @@ from pfedeg.inspection.findings import FEW, Inspection, inspect_federation
 from pfedeg.inspection.heatmap import write_picture
 from pfedeg.inspection.leakage import Leak
 from pfedeg.inspection.overlap import overlap
-from pfedeg.inspection.spelling_variants import find_variants, fold
+from pfedeg.inspection.spelling_variants import SpellingVariants, find_groups, find_variants, fold
 from pfedeg.inspection.triple_index import matches
 from pfedeg.methods.registry import METHODS
 from pfedeg.models.base import Mat, Model, ModelType, Tables
@@ -231,6 +231,10 @@ def test_leakage_is_what_plain_loops_find() -> None:
 # Names
 
 
+def variants_of(woods: Federation) -> SpellingVariants:
+    return find_variants(find_groups(woods))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "kind"),
     [
@@ -247,7 +251,7 @@ def test_leakage_is_what_plain_loops_find() -> None:
     ],
 )
 def test_names_that_look_alike(first: str, second: str, kind: str | None) -> None:
-    found = find_variants(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
+    found = variants_of(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
     assert found.number == (kind is not None)
     assert list(found.differences) == ([kind] if kind else [])
     if kind:
@@ -257,10 +261,10 @@ def test_names_that_look_alike(first: str, second: str, kind: str | None) -> Non
 
 
 def test_spellings_that_one_client_tells_apart_are_no_find_variants() -> None:
-    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "us")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
+    assert variants_of(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "us")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
 
 
 def test_folding_twice_changes_nothing() -> None:
@@ -300,7 +304,7 @@ def test_hints() -> None:
     assert kinds(found, "loud") == ["shares nothing"]
     assert kinds(found) == ["spelling variants"]
     assert found.spelling_variants.number == FEW + 21
-    assert "121 entities spelled differently by different clients will not align (case: 121)" in found.hints[-1].text
+    assert "121 entities named differently by different clients will not align (case: 121)" in found.hints[-1].text
 
 
 def test_one_client_alone_is_told_so() -> None:
@@ -503,10 +507,10 @@ def test_what_the_terminal_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "in train as the inverse │ 2 │ 66.7% │ ash (100.0%) │",
         "e.g. (x0, r, y0) of ash is (y0, s, x0) in train of ash",
         "birch: only 2 training triples",
-        "1 entity spelled differently by different clients will not align (case: 1)",
+        "1 entity named differently by different clients will not align (case: 1)",
         "'x0' at ash, 'X0' at birch (case)",
         "Memory, at most (estimate)",
-        "pfedeg-plus-init",
+        "PFedEG+_Init",
         "dim 128, batch 512, negatives 256, sampling own",
     ):
         assert part in text, part
@@ -518,9 +522,9 @@ def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
     words = ("--model", "transe", "--method", "fede", "--dim", 8, "--negatives", 4, "--batch", 16, "--threads", 1)
     done = run(folder, *words)
     assert done.exit_code == 0, done.exception
-    assert "measuring transe" in done.stderr
+    assert "measuring TransE" in done.stderr
     assert "Time for all rounds, at most (estimate)" in " ".join(done.stdout.split())
-    assert "at most 300 rounds of fede" in done.stdout
+    assert "at most 300 rounds of FedE" in done.stdout
 
 
 def test_json_has_everything(folder: Path) -> None:

@@ -106,7 +106,7 @@ def import_(
     from pfedeg.cli.import_summary import show_summary
     from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.files import check_free
-    from pfedeg.graphs.federation_files import is_federation
+    from pfedeg.graphs.federation_files import is_federation, is_federation_file
     from pfedeg.graphs.name_pairs import read_pairs
     from pfedeg.graphs.naming import Naming
     from pfedeg.importing.dispatch import read
@@ -120,7 +120,8 @@ def import_(
         raise InputError(f"--format: unknown format {format!r}{suggest(format, FORMATS)}")
     check_free(out)
     naming = Naming.of(names, prefixes, map_)
-    if any(is_federation(Path(source)) for source in sources if source != "-"):
+    paths = [Path(source) for source in sources if source != "-"]
+    if any(is_federation(path) or (not naming.is_plain and is_federation_file(path)) for path in paths):
         _rename_clients(sources, out, naming, as_json)
         return
     found = find_sources(sources, format)
@@ -217,7 +218,7 @@ def _rename_clients(sources: tuple[str, ...], out: Path, naming: "Naming", as_js
             "duplicates": before - after,
             "renamed": report_naming(naming, entities, relations),
         }
-    if is_client_folder(path):
+    if path.is_dir() and is_client_folder(path):
         (data,) = found.values()
         create_folder(out, lambda folder: write_client_data(data, folder))
     else:

@@ -73,6 +73,14 @@ class Federation:
         return KnowledgeGraph(entities, relations, train, train[:0], train[:0])
 
     @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """The display label of every name that has one at some client; the first client's if they differ."""
+        found: dict[str, str] = {}
+        for graph in reversed(self.graphs.values()):
+            found |= graph.own_labels
+        return found
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all names and triples, the same for equal data from any source."""
         digest = hashlib.sha256()
