@@ -1,6 +1,6 @@
 """Prints what an import read, kept and left out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,13 @@ def show_summary(out: Path, report: Mapping[str, Any], labels: Mapping[str, str]
         click.echo(printable(line))
 
 
-def show_clients(out: Path, reports: Mapping[str, Mapping[str, Any]], form: str) -> None:
-    """Print what became of the names of existing clients."""
+def show_clients(out: Path, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str], form: str) -> None:
+    """Print what became of the names of existing clients, and which names in the map no client has."""
     click.echo(printable(f"{out}: {plural(len(reports), 'client')}"))
+    for line in naming_lines(
+        {"unknown_in_map": {"names": len(unknown), "example": unknown[0]}} if unknown else {}, form
+    ):
+        click.echo(printable(f"  {line}"))
     for client, report in reports.items():
         sizes = f"{plural(report['triples'], 'triple')}, {plural(report['entities'], 'entity')}"
         click.echo(printable(f"  {client}: {sizes}"))

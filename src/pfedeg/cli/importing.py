@@ -207,10 +207,10 @@ def _rename_clients(sources: tuple[str, ...], out: Path, naming: "Naming", as_js
         option = "--" + useless[0].replace("_", "-")
         what = "is a federation or a client already; to import anew, name its files instead"
         raise InputError(f"{option}: has no effect on {path}, which {what}")
-    found, reports = dict[str, ClientData](), dict[str, dict[str, Any]]()
+    found, reports, mapped = dict[str, ClientData](), dict[str, dict[str, Any]](), set[str]()
     for client, data in iterate_data(path):
         new, entities, relations = data.renamed(naming)
-        found[client] = new
+        found[client], mapped = new, mapped | entities.mapped | relations.mapped
         before, after = (sum(map(len, each.parts.values())) for each in (data, new))
         reports[client] = {
             "triples": after,
@@ -218,15 +218,17 @@ def _rename_clients(sources: tuple[str, ...], out: Path, naming: "Naming", as_js
             "duplicates": before - after,
             "renamed": report_naming(naming, entities, relations),
         }
+        reports[client]["renamed"].pop("unknown_in_map", None)  # other clients may have them
+    unknown = [name for name in naming.new_names if name not in mapped]
     if path.is_dir() and is_client_folder(path):
         (data,) = found.values()
         create_folder(out, lambda folder: write_client_data(data, folder))
     else:
         write_data(found, out)
     if as_json:
-        click.echo(json.dumps({"clients": reports}, ensure_ascii=False))
+        click.echo(json.dumps({"clients": reports, "unknown_in_map": unknown}, ensure_ascii=False))
     else:
-        show_clients(out, reports, naming.form)
+        show_clients(out, reports, unknown, naming.form)
 
 
 def _import_federation(found: list[Any], out: Path, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pfedeg.inspection.findings import Inspection
-from pfedeg.inspection.spelling_variants import Difference, Variant
+from pfedeg.inspection.spelling_variants import Difference, SpellingVariants, Variant
 from pfedeg.text import plural, printable
 
 MAX_EXAMPLES = 3  # of each kind of difference
@@ -19,14 +19,12 @@ def naming_hints(inspection: Inspection, path: Path) -> Iterator[str]:
     if variants.pairs:
         yield "Names that do not align"
         yield from map(_between, _examples(variants.pairs))
-    if variants.inside:
-        yield "Two names inside one client"
-        yield from map(_inside, _examples(variants.inside))
+    yield from inside_lines(variants)
     source, target = shlex.quote(str(path)), shlex.quote(f"{_stem(path)}-aligned")
     for mend in inspection.mends:
-        effect = f"then {plural(mend.shared, 'entity')} of at least two clients (now {inspection.overlap.common:,})"
+        effect = f"to share {plural(mend.shared, 'entity')} instead of {inspection.overlap.common:,}"
         if mend.with_map:
-            yield f"  with a map of names, which you can edit; {effect}:"
+            yield f"  {effect}, with a map of names, which you can edit:"
             yield from _map_commands(source, target)
         else:
             options = "" if mend.names == "full" else f"--names {mend.names} "
@@ -37,13 +35,22 @@ def naming_hints(inspection: Inspection, path: Path) -> Iterator[str]:
         yield from _map_commands(source, target)
 
 
+def inside_lines(variants: SpellingVariants) -> Iterator[str]:
+    """Examples of names of one client that seem to mean the same."""
+    if variants.inside:
+        yield f"Two names inside one client, {plural(len(variants.inside), 'pair')}"
+        yield from map(_inside, _examples(variants.inside))
+
+
 def _map_commands(source: str, target: str) -> Iterator[str]:
     yield f"    pfedeg inspect {source} --no-measure --write-map names.tsv"
     yield f"    pfedeg import {source} --map names.tsv --out {target}"
 
 
 def _stem(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() == ".parquet" else path.resolve() if path.name == "" else path
+    if path.suffix.lower() == ".parquet":
+        return path.with_suffix("")
+    return path if path.name not in ("", "..") else path.resolve()  # "." and ".." are no names
 
 
 def _examples(variants: tuple[Variant, ...]) -> list[Variant]:

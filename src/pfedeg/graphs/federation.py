@@ -17,6 +17,8 @@ from pfedeg.graphs.naming import Naming
 from pfedeg.graphs.splitting import partition_relations
 from pfedeg.graphs.triples import Ids, Named, normal, sorted_unique
 
+WORLD = Path(__file__).parent / "world"
+
 
 class Federation:
     """The knowledge graph of every client, sorted by client name. `source` is the path in reports."""
@@ -42,13 +44,13 @@ class Federation:
         """
         path = Path(path)
         if str(path) == "world" and not path.exists():
-            return cls.world()
+            return cls(read_clients(WORLD, 0, naming), "world")
         return cls(read_clients(path, seed, naming), os.fsencode(path).decode(errors="replace"))
 
     @classmethod
     def world(cls) -> "Federation":
         """The small federation in this package: facts about the world from GeoNames."""
-        return cls(read_clients(Path(__file__).parent / "world", 0), "world")
+        return cls(read_clients(WORLD, 0), "world")
 
     def write(self, folder: Path) -> None:
         """Write a folder with a subfolder per client, atomically."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from pfedeg.errors import InputError
 from pfedeg.files import writing
 from pfedeg.graphs.federation import Federation
-from pfedeg.graphs.naming import NAME_FORMS, NameForm, Naming, is_iri
+from pfedeg.graphs.naming import NameForm, Naming, is_iri
 from pfedeg.graphs.triple_files import fits_tsv
 from pfedeg.inspection.spelling_variants import Group
 
@@ -25,15 +25,13 @@ class Mend:
 
 
 def find_mends(federation: Federation, new_names: Mapping[str, str]) -> tuple[Mend, ...]:
-    """The ways that let clients share more entities than now, the best first; simpler ones first among equals."""
+    """The ways that let clients share more entities than now: the best without a map, and the map if it is better."""
     now = _count_shared(federation, None)
-    ways = [(form, False, Naming(form)) for form in NAME_FORMS]
-    if new_names:
-        ways.append(("full", True, Naming(new_names=new_names)))
-    found = [Mend(form, with_map, _count_shared(federation, naming)) for form, with_map, naming in ways]
-    useful = sorted((mend for mend in found if mend.shared > now), key=lambda mend: -mend.shared)
-    best = max((mend.shared for mend in useful if not mend.with_map), default=0)
-    return tuple(mend for mend in useful if (mend.shared > best if mend.with_map else mend.shared == best))
+    forms: tuple[NameForm, ...] = ("full", "label", "local")  # the first of equals is chosen
+    found = [Mend(form, False, _count_shared(federation, Naming(form))) for form in forms]
+    best = max(found, key=lambda mend: mend.shared)
+    mapped = Mend("full", True, _count_shared(federation, Naming(new_names=new_names)))
+    return tuple(mend for mend, least in ((best, now), (mapped, best.shared)) if mend.shared > least)
 
 
 def _count_shared(federation: Federation, naming: Naming | None) -> int:
