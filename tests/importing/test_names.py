@@ -305,6 +305,23 @@ def test_a_client_gets_other_names(federation: Path) -> None:
     assert "--literals: has no effect on" in refused(federation, "--literals", "keep")
 
 
+def test_what_has_no_use_for_new_names_says_so(tmp_path: Path) -> None:
+    (tmp_path / "g.pkl").write_bytes(b"\x80\x04]\x94.")
+    assert "--map and --prefix: not for FedE's files" in refused(tmp_path / "g.pkl", "--names", "local")
+
+
+def test_a_parquet_federation_gets_other_names(tmp_path: Path) -> None:
+    rows = {"client": ["a", "b"], "split": ["train", "train"], "head": [f"{EX}x", "x"], "relation": ["r", "s"]}
+    pq.write_table(pa.table(rows | {"tail": ["y", "y"]}), tmp_path / "fed.parquet")
+    (tmp_path / "names.tsv").write_text(f"y\tY\n{EX}z\tZ\n")
+    words = ("--names", "local", "--map", tmp_path / "names.tsv", "--out", tmp_path / "out")
+    done = bring(tmp_path / "fed.parquet", *words)
+    assert done.exit_code == 0, done.exception
+    assert "names in the map that do not occur: 1, e.g. 'http://example.org/z'" in done.output
+    graphs = Federation.read(tmp_path / "out").graphs
+    assert [graph.entities for graph in graphs.values()] == [("Y", "x"), ("Y", "x")]
+
+
 def test_clients_get_no_labels_of_others(tmp_path: Path) -> None:
     rows = {"client": ["a", "b"], "head": ["x", "y"], "relation": ["r", "s"], "tail": ["x2", "y2"]}
     labels = {"head_label": ["X", "Y"]}

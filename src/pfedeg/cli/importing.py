@@ -126,6 +126,9 @@ def import_(
         return
     found = find_sources(sources, format)
     if any(source.format == "fede" for source in found):
+        if not naming.is_plain:
+            hint = f"import the file without them, then: pfedeg import {out} --names …"
+            raise InputError(f"--names, --map and --prefix: not for FedE's files; {hint}")
         _import_federation(found, out, as_json)
         return
     columns, label_columns = (_split(f"--{name}", chosen.pop(name.replace("-", "_"))) for name in TABLE_OPTIONS)

@@ -30,7 +30,7 @@ def naming_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "prefixes",
         multiple=True,
         metavar="P:IRI",
-        help="declare a prefix: P:name means IRIname, is shown for it, and --names local removes IRI; may be repeated",
+        help="declare a prefix, as in ex:http://example.org/, for names such as ex:Peru; may be repeated",
     )
     return names(map_(prefix(function)))
 
