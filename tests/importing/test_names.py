@@ -314,7 +314,7 @@ def test_a_parquet_federation_gets_other_names(tmp_path: Path) -> None:
     rows = {"client": ["a", "b"], "split": ["train", "train"], "head": [f"{EX}x", "x"], "relation": ["r", "s"]}
     pq.write_table(pa.table(rows | {"tail": ["y", "y"]}), tmp_path / "fed.parquet")
     (tmp_path / "names.tsv").write_text(f"y\tY\n{EX}z\tZ\n")
-    words = ("--names", "local", "--map", tmp_path / "names.tsv", "--out", tmp_path / "out")
+    words = ("--names", "local", "--map", tmp_path / "names.tsv", "--federation", "--out", tmp_path / "out")
     done = bring(tmp_path / "fed.parquet", *words)
     assert done.exit_code == 0, done.exception
     assert "names in the map that do not occur: 1, e.g. 'http://example.org/z'" in done.output

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
@@ -350,6 +352,20 @@ def test_what_would_mend_names_is_counted_and_works(tmp_path: Path, monkeypatch:
         assert CliRunner().invoke(cli, words).exit_code == 0
         assert inspect_federation(Federation.read(f"aligned-{place}")).overlap.common == shared
     assert (tmp_path / "names.csv").read_text().splitlines()[:2] == ["old,new", "http://x/0,Place 0"]
+
+
+def test_the_command_for_parquet_clients_keeps_them_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("woods").mkdir()
+    for client, names in (("ash", ["Peru", "Quito"]), ("birch", [" Peru", "x"])):
+        table = {"head": names[:1], "relation": ["r"], "tail": names[1:]}
+        pq.write_table(pa.table(table), f"woods/{client}.parquet")
+    text = run("woods", "--no-measure").stdout
+    (command,) = (line.strip() for line in text.splitlines() if line.startswith("    pfedeg import"))
+    assert command == "pfedeg import woods --out woods-aligned --federation"
+    assert CliRunner().invoke(cli, command.split()[1:]).exit_code == 0
+    assert inspect_federation(Federation.read("woods-aligned")).overlap.common == 1
 
 
 def test_folding_twice_changes_nothing() -> None:

@@ -75,6 +75,9 @@ FOR_FILES += ("label_columns", "labels")
     help="stop at an invalid line, or skip and count it  [stop]",
 )
 @naming_options
+@click.option(
+    "--federation", is_flag=True, help="SOURCE is a Parquet file or folder that `pfedeg train` reads as clients"
+)
 @json_option
 def import_(
     sources: tuple[str, ...],
@@ -84,6 +87,7 @@ def import_(
     map_: Path | None,
     prefixes: tuple[str, ...],
     labels: Path | None,
+    federation: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -93,7 +97,7 @@ def import_(
     compressed (gz, bz2, zst). The new folder contains triples.parquet, which `pfedeg train` reads, and labels.parquet
     with display labels. A federation is a folder with one such folder per client.
 
-    SOURCE may also be a federation or a client's folder: --names, --map and --prefix then give it other names.
+    SOURCE may also be a federation, or a client's folder: --names, --map and --prefix then give it other names.
 
     \b
     Examples:
@@ -106,7 +110,7 @@ def import_(
     from pfedeg.cli.import_summary import show_summary
     from pfedeg.cli.tables import progress_bar, time_left
     from pfedeg.files import check_free
-    from pfedeg.graphs.federation_files import is_federation, is_federation_file
+    from pfedeg.graphs.federation_files import is_federation
     from pfedeg.graphs.name_pairs import read_pairs
     from pfedeg.graphs.naming import Naming
     from pfedeg.importing.dispatch import read
@@ -120,8 +124,7 @@ def import_(
         raise InputError(f"--format: unknown format {format!r}{suggest(format, FORMATS)}")
     check_free(out)
     naming = Naming.of(names, prefixes, map_)
-    paths = [Path(source) for source in sources if source != "-"]
-    if any(is_federation(path) or (not naming.is_plain and is_federation_file(path)) for path in paths):
+    if federation or any(is_federation(Path(source)) for source in sources if source != "-"):
         _rename_clients(sources, out, naming, as_json)
         return
     found = find_sources(sources, format)

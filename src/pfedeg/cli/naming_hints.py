@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from pfedeg.graphs.federation_files import is_federation
 from pfedeg.inspection.findings import Inspection
 from pfedeg.inspection.spelling_variants import Difference, SpellingVariants, Variant
 from pfedeg.text import plural, printable
@@ -21,6 +22,8 @@ def naming_hints(inspection: Inspection, path: Path) -> Iterator[str]:
         yield from map(_between, _examples(variants.pairs))
     yield from inside_lines(variants)
     source, target = shlex.quote(str(path)), shlex.quote(f"{_stem(path)}-aligned")
+    if not is_federation(path):
+        target += " --federation"
     for mend in inspection.mends:
         effect = f"to share {plural(mend.shared, 'entity')} instead of {inspection.overlap.common:,}"
         if mend.with_map:

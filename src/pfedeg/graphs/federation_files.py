@@ -55,19 +55,6 @@ def is_federation(path: Path) -> bool:
     return is_client_folder(path) or any(map(is_client_folder, folders))
 
 
-def is_federation_file(path: Path) -> bool:
-    """Whether a file is a Parquet file with a column of clients or splits."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if path.suffix.lower() != ".parquet" or not path.is_file():
-        return False
-    try:
-        return bool({"client", "split"} & {*pq.ParquetFile(path).schema_arrow.names})
-    except (pa.ArrowException, OSError):
-        return False
-
-
 def write_data(clients: Mapping[ClientId, ClientData], folder: Path) -> None:
     """Write a folder with a subfolder per client, atomically; what was not split stays so."""
 

@@ -145,7 +145,8 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
         columns = find_columns(source, names, replace(options, header=True))
         if extra := [name for name in ("client", "split") if name in names and name not in (options.columns or ())]:
             which = f"column {extra[0]}" if len(extra) == 1 else "columns client and split"
-            builder.remark(f"{source.name}: {which} ignored; `pfedeg train` reads this file without import")
+            hint = "`pfedeg train` reads this file without import, --federation keeps them"
+            builder.remark(f"{source.name}: {which} ignored; {hint}")
         number, places = 0, (*columns.names, *(place for place in columns.labels if place is not None))
         wanted = list(dict.fromkeys(names[place] for place in places))
         for batch in file.iter_batches(1 << 16, columns=wanted):
