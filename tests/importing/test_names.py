@@ -209,6 +209,11 @@ def test_label_columns_of_ones_own(tmp_path: Path) -> None:
     words = ("--columns", "1,2,3", "--no-header")
     assert bring(tmp_path / "g.csv", *words, "--label-columns", "4,5,", "--out", tmp_path / "out").exit_code == 0
     assert labels_of(tmp_path / "out") == {"a": "name of a", "r": "name of r", "c": "name of c"}
+    assert (
+        bring(tmp_path / "g.csv", "--columns", "1,2,3", "--label-columns", "4,,", "--out", tmp_path / "x").exit_code
+        == 0
+    )
+    assert labels_of(tmp_path / "x") == {"a": "name of a", "c": "name of c"}
     table = {"h": ["a"], "r": ["r"], "t": ["b"], "what": ["A"], "t_label": [None]}
     pq.write_table(pa.table({name: pa.array(cells, pa.string()) for name, cells in table.items()}), tmp_path / "g.pq")
     assert bring(tmp_path / "g.pq", "--label-columns", "what,,t_label", "--out", tmp_path / "two").exit_code == 0

@@ -72,6 +72,7 @@ class FirstRow(NamedTuple):
 
     source: str
     names: tuple[str, str, str]
+    labels: tuple[str | None, ...]
     words: int  # how many of its names are usual headings
 
 
@@ -158,6 +159,12 @@ class GraphBuilder:
             self.triple(head, relation, tail)
         else:
             self._value(head, relation, *found, tail)
+
+    def label_row(self, names: Sequence[str], labels: Sequence[str | None]) -> None:
+        """Add the labels of the names in a row of a table."""
+        for name, label in zip(names, labels, strict=True):
+            if label:
+                self.labels.add_cell(name, label)
 
     def literal(self, head: str, relation: str, value: str, datatype: str, language: str | None) -> None:
         """Add a statement about an entity and a literal."""

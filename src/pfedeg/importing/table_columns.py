@@ -67,6 +67,7 @@ def settle_first_rows(builder: GraphBuilder, is_header: Callable[[FirstRow], boo
     for row in builder.first_rows:
         if row not in headers:
             builder.row(*row.names)
+            builder.label_row(row.names, row.labels)
     builder.first_rows = []
 
 

@@ -51,10 +51,11 @@ def _read_lines(source: Source, text: Iterable[str], builder: GraphBuilder) -> N
         if problem := _problem(head, relation, tail, *labels):
             builder.reject(number, problem)
         elif row is header[1] and not columns.decided:
-            builder.first_rows.append(FirstRow(source.name, (head, relation, tail), columns.header_words(row)))
+            names, words = (head, relation, tail), columns.header_words(row)
+            builder.first_rows.append(FirstRow(source.name, names, tuple(labels), words))
         else:
             builder.row(head, relation, tail)
-            _add_labels(builder, (head, relation, tail), labels)
+            builder.label_row((head, relation, tail), labels)
 
 
 def _problem(*cells: str | None) -> str:
@@ -63,12 +64,6 @@ def _problem(*cells: str | None) -> str:
         if not cell:
             return f"the {role} is empty"
     return "" if all(cell is None or cell.isascii() or _is_text(cell) for cell in cells) else "not valid UTF-8"
-
-
-def _add_labels(builder: GraphBuilder, names: Sequence[str], labels: Sequence[str | None]) -> None:
-    for name, label in zip(names, labels, strict=True):
-        if label:
-            builder.labels.add_cell(name, label)
 
 
 def _rows(text: Iterator[str], delimiter: str, quotes: bool, builder: GraphBuilder) -> Iterator[tuple[int, list[str]]]:
@@ -162,7 +157,7 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
                     builder.reject(number, problem)
                 else:
                     builder.row(head, relation, tail)
-                    _add_labels(builder, (head, relation, tail), labels)
+                    builder.label_row((head, relation, tail), labels)
             source.bytes_read = min(source.size, source.bytes_read + batch.nbytes // 4)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
