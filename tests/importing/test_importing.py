@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -137,9 +138,12 @@ def test_any_name_survives_from_csv_to_training(tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("csv")
     with open(folder / "g.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
-    done = bring(folder / "g.csv", "--delimiter", ",", "--no-header", "--out", folder / "out")
-    assert done.exit_code == 0, done.exception
-    wanted = {tuple(unicodedata.normalize("NFC", name) for name in row) for row in rows}
+    done = bring(folder / "g.csv", "--delimiter", ",", "--no-header", "--on-error", "skip", "--out", folder / "out")
+    trimmed = {tuple(unicodedata.normalize("NFC", name.strip()) for name in row) for row in rows}
+    wanted = {row for row in trimmed if all(row)}
+    assert (done.exit_code == 0) == bool(wanted), done.exception
+    if not wanted:
+        return
     graph = Federation.read(folder / "out").graphs["out"]
     assert {triple for split in SPLITS for triple in graph.named(split)} == wanted
 
@@ -505,6 +509,8 @@ def test_labels_are_shown_and_understood_where_answers_are_given(tmp_path: Path)
     assert answers == json.loads(by_name.output)["predictions"]
     assert {answer["entity"]: answer["label"] for answer in answers}[f"{EX}p7"] == "Person 7"
     assert "Person 7 (http://example.org/p7)" in CliRunner().invoke(cli, [*ask, "Person 5"]).output
+    for other in (" Person 5 ", f"{EX}%705"):  # spaces, and an IRI that is encoded without need
+        assert json.loads(CliRunner().invoke(cli, [*ask, other, "--json"]).output)["predictions"] == answers
     assert "2 have this label" in str(CliRunner().invoke(cli, [*ask, "Person 0"]).exception)
     assert "did you mean 'Person 5'" in str(CliRunner().invoke(cli, [*ask, "Person5"]).exception)
 
@@ -616,14 +622,39 @@ def test_out_is_looked_at_before_anything_is_read(tmp_path: Path) -> None:
     assert list(Federation.read(tmp_path / "new").graphs) == ["one"]
 
 
-def test_a_first_line_that_looks_like_a_heading_is_pointed_at(tmp_path: Path) -> None:
+def test_a_first_line_that_may_be_a_header_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {("ann", "lives", "Rome"), ("bob", "lives", "Oslo")}
     (tmp_path / "g.csv").write_text("name,relation,city\nann,lives,Rome\nbob,lives,Oslo\n")
-    done = bring(tmp_path / "g.csv", "--out", tmp_path / "one")
-    assert "line 1 is the triple (name, relation, city); if it is a header, add --header" in done.output
-    done = bring(tmp_path / "g.csv", "--header", "--out", tmp_path / "two")
-    assert "heading" not in done.output
-    (tmp_path / "g.csv").write_text("ann,lives,Rome\nbob,lives,Oslo\n")
-    assert "heading" not in bring(tmp_path / "g.csv", "--out", tmp_path / "three").output
+    message = refused(tmp_path / "g.csv", "--out", tmp_path / "out")
+    assert "g.csv, line 1: (name, relation, city) may be a header; add --header if it is one, or --no-header" in message
+    assert brought(tmp_path / "g.csv", "--header", "--out", tmp_path / "one") == facts
+    whole = facts | {("name", "relation", "city")}
+    assert brought(tmp_path / "g.csv", "--no-header", "--out", tmp_path / "two") == whole
+    monkeypatch.setattr("pfedeg.cli.importing.sys", SimpleNamespace(stdin=Terminal(), stderr=Terminal()))
+    for answer, expected in (("y", facts), ("", facts), ("n", whole)):
+        out = tmp_path / f"answer-{answer}"
+        done = CliRunner().invoke(cli, ["import", str(tmp_path / "g.csv"), "--out", str(out)], input=f"{answer}\n")
+        assert "line 1 is (name, relation, city). Is it a header?" in done.stderr
+        assert triples(out) == expected
+
+
+class Terminal:
+    """Where somebody can answer."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_header_of_unusual_words_is_asked_about_if_the_table_is_long(tmp_path: Path) -> None:
+    rows = [f"p{i},age,{i % 7}" for i in range(20)]
+    (tmp_path / "g.csv").write_text("\n".join(["patient,what,how much", *rows]))
+    assert "(patient, what, how much) may be a header" in refused(tmp_path / "g.csv", "--out", tmp_path / "out")
+    (tmp_path / "g.csv").write_text("\n".join(["p1,sister of,p2", *rows]))
+    assert len(brought(tmp_path / "g.csv", "--out", tmp_path / "one")) == 21
+    (tmp_path / "g.csv").write_text("\n".join(["Entity,Property,Value", *rows]))
+    assert "may be a header" in refused(tmp_path / "g.csv", "--out", tmp_path / "out")
+    (tmp_path / "g.csv").write_text("\n".join(["Subject,Property,Value", *rows]))
+    assert len(brought(tmp_path / "g.csv", "--out", tmp_path / "two")) == 20
 
 
 def test_a_few_words_among_numbers_are_pointed_at(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
@@ -28,8 +30,9 @@ from pfedeg.inspection.cost_estimate import Estimates, estimate, peak_bytes, res
 from pfedeg.inspection.findings import FEW, Inspection, inspect_federation
 from pfedeg.inspection.heatmap import write_picture
 from pfedeg.inspection.leakage import Leak
+from pfedeg.inspection.name_mending import map_names
 from pfedeg.inspection.overlap import overlap
-from pfedeg.inspection.spelling_variants import find_variants, fold
+from pfedeg.inspection.spelling_variants import SpellingVariants, find_groups, find_variants, fold
 from pfedeg.inspection.triple_index import matches
 from pfedeg.methods.registry import METHODS
 from pfedeg.models.base import Mat, Model, ModelType, Tables
@@ -232,6 +235,10 @@ def test_leakage_is_what_plain_loops_find() -> None:
 # Names
 
 
+def variants_of(woods: Federation) -> SpellingVariants:
+    return find_variants(find_groups(woods))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "kind"),
     [
@@ -243,12 +250,19 @@ def test_leakage_is_what_plain_loops_find() -> None:
         ("file", "ﬁle", "case"),  # a ligature folds to its letters
         ("H2O", "H₂O", "Unicode form"),
         ("h2o", "H₂O ", "several"),
+        ("Århus", "Arhus", "accents"),
+        ("León", "leon", "several"),
+        ("New_York", "New York", "spaces"),
+        ("が", "か", None),  # a mark that is part of the letter
+        ("http://x/id/New_York", "New York", "local name"),
+        ("http://x/S%C3%A3o", "http://y#são", "local name"),
+        ("http://x/person/1", "1", None),  # a number says nothing
         ("Berlin", "Bern", None),
         ("re sume", "resume", None),
     ],
 )
 def test_names_that_look_alike(first: str, second: str, kind: str | None) -> None:
-    found = find_variants(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
+    found = variants_of(federation(ash=[(first, "r", "x")], birch=[(second, "r", "x")]))
     assert found.number == (kind is not None)
     assert list(found.differences) == ([kind] if kind else [])
     if kind:
@@ -258,10 +272,101 @@ def test_names_that_look_alike(first: str, second: str, kind: str | None) -> Non
 
 
 def test_spellings_that_one_client_tells_apart_are_no_find_variants() -> None:
-    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "us")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
-    assert find_variants(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
+    assert variants_of(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "us")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "x")], birch=[("US", "r", "x")])).number == 0
+    assert variants_of(federation(ash=[("US", "r", "us")], birch=[("US", "r", "x")], cedar=[("us", "r", "x")])).number
+
+
+def labelled(woods: Federation, **labels: dict[str, str]) -> Federation:
+    """The federation with labels at some clients."""
+    return Federation({name: replace(graph, labels=labels.get(name, {})) for name, graph in woods.graphs.items()})
+
+
+def test_an_iri_whose_label_is_a_name_elsewhere() -> None:
+    woods = federation(ash=[("http://x/1", "r", "http://x/2")], birch=[("Peru", "r", "brazil")])
+    woods = labelled(woods, ash={"http://x/1": "Peru", "http://x/2": "Brazil"})
+    found = variants_of(woods)
+    assert found.differences == {"label": 2}
+    assert {(each.first, each.second, each.label) for each in found.pairs} == {
+        ("http://x/1", "Peru", "Peru"),
+        ("http://x/2", "brazil", "Brazil"),
+    }
+    assert variants_of(labelled(woods, ash={"http://x/1": "x:1", "http://x/2": "x:2"})).number == 0
+
+
+def test_a_label_of_two_entities_decides_nothing() -> None:
+    woods = federation(ash=[("http://x/1", "r", "http://x/2")], birch=[("Springfield", "r", "x")])
+    found = variants_of(labelled(woods, ash=dict.fromkeys(("http://x/1", "http://x/2"), "Springfield")))
+    assert found.number == 0
+    assert [(each.first_client, each.difference) for each in found.inside] == [("ash", "label")]
+
+
+def test_two_spellings_inside_a_client() -> None:
+    woods = federation(ash=[("Peru", "r", " peru"), ("León", "r", "Leon")], birch=[("Quito", "r", "x")])
+    inspection = inspect_federation(woods)
+    assert kinds(inspection, "ash")[-1] == "two spellings"
+    (hint,) = (hint for hint in inspection.hints if hint.kind == "two spellings")
+    assert hint.text == "2 entities may have two names inside this client (accents: 1, several: 1)"
+    assert map_names(woods, find_groups(woods)) == {" peru": "Peru", "León": "Leon"}
+
+
+def test_a_map_takes_the_name_of_most_clients_and_unites_no_two_names_of_one() -> None:
+    woods = federation(
+        ash=[("http://x/PE", "r", "US"), ("us", "r", "a\tb")],
+        birch=[("peru", "r", "us"), ("A\tb", "r", "x")],
+        cedar=[("Peru", "r", "Us"), ("http://x/BR", "r", "x")],
+        elm=[("Peru", "r", "http://y/BR"), ("a b", "r", "x")],
+    )
+    woods = labelled(woods, ash={"http://x/PE": "Peru"})
+    new_names = map_names(woods, find_groups(woods))
+    assert new_names["http://x/PE"] == new_names["peru"] == "Peru"
+    assert new_names["http://y/BR"] == "http://x/BR"
+    assert {new_names.get(name, name) for name in ("US", "us", "Us")} == {"us"}  # of most clients
+
+
+def test_what_would_mend_names_is_counted_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    pairs = [(f"http://x/{i}", f"http://x/{i + 1}") for i in range(8)]
+    woods = federation(ash=say("r", pairs), birch=[("Place 0", "r", "Place 1"), ("PLACE 2", "r", "place\u00a03")])
+    labelled(woods, ash={f"http://x/{i}": f"Place {i}" for i in range(9)}).write(tmp_path / "woods")
+    text = run("woods", "--no-measure").stdout
+    for line in (
+        "4 entities named differently by different clients will not align (label: 4)",
+        "  'http://x/0' at ash, 'Place 0' at birch (label 'Place 0')",
+        "  to share 2 entities instead of 0:",
+        "    pfedeg import woods --names label --out woods-aligned",
+        "  to share 4 entities instead of 0, with a map of names, which you can edit:",
+        "    pfedeg inspect woods --no-measure --write-map names.tsv",
+        "    pfedeg import woods --map names.tsv --out woods-aligned",
+    ):
+        assert line in text.splitlines() or line in text, line
+    mends = json.loads(run("woods", "--no-measure", "--json").stdout)["mends"]
+    assert mends == [
+        {"names": "label", "with_map": False, "shared": 2},
+        {"names": "full", "with_map": True, "shared": 4},
+    ]
+    for place, (command, shared) in enumerate((("--names label", 2), ("--map names.tsv", 4))):
+        assert run("woods", "--no-measure", "--write-map", "names.tsv" if place else "names.csv").exit_code == 0
+        words = ["import", "woods", *command.split(), "--out", f"aligned-{place}"]
+        assert CliRunner().invoke(cli, words).exit_code == 0
+        assert inspect_federation(Federation.read(f"aligned-{place}")).overlap.common == shared
+    assert (tmp_path / "names.csv").read_text().splitlines()[:2] == ["old,new", "http://x/0,Place 0"]
+
+
+def test_the_command_for_parquet_clients_keeps_them_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("woods").mkdir()
+    for client, names in (("ash", ["Peru", "Quito"]), ("birch", [" Peru", "x"])):
+        table = {"head": names[:1], "relation": ["r"], "tail": names[1:]}
+        pq.write_table(pa.table(table), f"woods/{client}.parquet")
+    text = run("woods", "--no-measure").stdout
+    (command,) = (line.strip() for line in text.splitlines() if line.startswith("    pfedeg import"))
+    assert command == "pfedeg import woods --out woods-aligned --federation"
+    assert CliRunner().invoke(cli, command.split()[1:]).exit_code == 0
+    assert inspect_federation(Federation.read("woods-aligned")).overlap.common == 1
 
 
 def test_folding_twice_changes_nothing() -> None:
@@ -301,7 +406,7 @@ def test_hints() -> None:
     assert kinds(found, "loud") == ["shares nothing"]
     assert kinds(found) == ["spelling variants"]
     assert found.spelling_variants.number == FEW + 21
-    assert "121 entities spelled differently by different clients will not align (case: 121)" in found.hints[-1].text
+    assert "121 entities named differently by different clients will not align (case: 121)" in found.hints[-1].text
 
 
 def test_one_client_alone_is_told_so() -> None:
@@ -504,10 +609,10 @@ def test_what_the_terminal_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "in train as the inverse │ 2 │ 66.7% │ ash (100.0%) │",
         "e.g. (x0, r, y0) of ash is (y0, s, x0) in train of ash",
         "birch: only 2 training triples",
-        "1 entity spelled differently by different clients will not align (case: 1)",
+        "1 entity named differently by different clients will not align (case: 1)",
         "'x0' at ash, 'X0' at birch (case)",
         "Memory, at most (estimate)",
-        "pfedeg-plus-init",
+        "PFedEG+_Init",
         "dim 128, batch 512, negatives 256, sampling own",
     ):
         assert part in text, part
@@ -519,9 +624,9 @@ def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
     words = ("--model", "transe", "--method", "fede", "--dim", 8, "--negatives", 4, "--batch", 16, "--threads", 1)
     done = run(folder, *words)
     assert done.exit_code == 0, done.exception
-    assert "measuring transe" in done.stderr
+    assert "measuring TransE" in done.stderr
     assert "Time for all rounds, at most (estimate)" in " ".join(done.stdout.split())
-    assert "at most 300 rounds of fede" in done.stdout
+    assert "at most 300 rounds of FedE" in done.stdout
     assert " 0 s" not in done.stdout
 
 
@@ -531,6 +636,34 @@ def test_measured_times_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_short_times_are_not_shown_as_zero(seconds: float | None, rounds: int, text: str) -> None:
     assert inspection_view._time(seconds, rounds) == text
+
+
+def test_settings_from_a_file(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('model = "rotate"\npreset = "quick"\nepochs = 3\n')
+    runs = json.loads(run(folder, "--no-measure", "--json", "--config", tmp_path / "s.toml", "--batch", 32).stdout)
+    assert {each["model"] for each in runs["estimates"]["runs"]} == {"rotate"}
+    assert len(runs["estimates"]["runs"]) == len(list(METHODS))
+    assert runs["estimates"]["settings"] == {"dim": 64, "batch": 32, "negatives": 64, "sampling": "own"}
+    (tmp_path / "s.toml").write_text("dmi = 3\n")
+    assert "s.toml: unknown setting 'dmi'; did you mean 'dim'" in str(
+        run(folder, "--config", tmp_path / "s.toml").exception
+    )
+
+
+def test_names_are_shown_by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(monkeypatch)
+    held = say("http://x/r", PAIRS)
+    woods = federation(ash=(held[2:] + say("http://x/s", PAIRS, backward=True), [], held[:2]), birch=held)
+    labels = {"http://x/r": "owns", "http://x/s": "is owned by", "x0": "Ann", "x1": "Ann", "y0": "a car"}
+    labelled(woods, ash=labels).write(tmp_path / "woods")
+    text = " ".join(run(tmp_path / "woods", "--no-measure").stdout.split())
+    for part in (
+        "Ann (x0) 2, Ann (x1) 2, x2 2",
+        "relation name used by several clients: owns (2 clients)",
+        "common pairs: owns and is owned by",
+        "e.g. (Ann (x0), owns, a car) of ash is (a car, is owned by, Ann (x0)) in train of ash",
+    ):
+        assert part in text, part
 
 
 def test_json_has_everything(folder: Path) -> None:
@@ -601,6 +734,10 @@ def test_names_in_a_picture_are_as_they_are(tmp_path: Path) -> None:
         (("{data}", "--model", "transx"), "unknown model 'transx'; did you mean 'transe'?"),
         (("{data}", "--dim", "0"), "dim: 0 is out of range; it must be at least 1"),
         (("{data}", "--preset", "fast"), "unknown preset 'fast'"),
+        (("{data}", "--write-map", "{tmp}/o.txt"), "--write-map {tmp}/o.txt: expected a file name ending in .tsv or"),
+        (("{data}", "--write-map", "{tmp}/none/o.tsv"), "--write-map {tmp}/none/o.tsv: no such folder: {tmp}/none"),
+        (("{data}", "--write-map", "{tmp}/data"), "expected a file name ending in .tsv or .csv"),
+        (("{data}", "--config", "{tmp}/none.toml"), "none.toml: cannot be read: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_line(

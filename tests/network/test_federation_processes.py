@@ -211,7 +211,7 @@ def undisturbed(running: Site) -> Training:
 
 def reference(site: Site, **settings: Any) -> Training:
     config, _ = configure(SETTINGS | {"method": "pfedeg-plus"} | settings, "quick")
-    federation = Federation({name: read_graph("world", name, 0) for name in NAMES})
+    federation = Federation({name: read_graph(ClientConfig(name, "world", ""), 0) for name in NAMES})
     return Training(federation, config, threads=1, secret=read_secret(site.secret)).run()
 
 

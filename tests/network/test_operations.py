@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import json
 import os
 import re
 import signal
@@ -22,10 +23,13 @@ from cryptography import x509
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import fingerprint
+from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.naming import Naming
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.alignment_secret import make_secret, read_secret
-from pfedeg.network.operations.client_folder import ClientConfig, ClientFolder, parse_address
+from pfedeg.network.operations.client_folder import ClientConfig, ClientFolder, parse_address, read_graph
+from pfedeg.network.operations.client_process import make_agent
 from pfedeg.network.operations.nginx import PATHS, configuration, find_nginx
 from pfedeg.network.operations.server_folder import ServerFolder
 from pfedeg.network.operations.server_process import start
@@ -254,7 +258,8 @@ def test_what_is_no_plugin_is_not_allowed(tmp_path: Path, client: ClientFolder, 
 
 def test_a_folder_without_a_list_allows_nothing(client: ClientFolder) -> None:
     file = client.path / "client.json"
-    file.write_text(file.read_text().replace('"threads": null,', '"threads": null').replace('  "allowed": []\n', ""))
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({name: content[name] for name in ("name", "data", "server", "threads")}))
     assert "allowed" not in file.read_text()
     assert ClientFolder(client.path).allowed() == ()
 
@@ -434,3 +439,68 @@ def test_a_whole_federation_of_processes_gives_the_embedded_result(tmp_path: Pat
     assert "0 of the 1,136 names of more than six letters" in output
     assert "proxy: nginx" in output or find_nginx() is None
     assert "Done in" in output
+
+
+# Names
+
+
+@pytest.fixture
+def named(tmp_path: Path, server: ServerFolder) -> Path:
+    """A client's data with IRIs, labels and a map."""
+    (tmp_path / "data").mkdir()
+    rows = [f"http://x/{i}\tborders\thttp://x/{(i + 1) % 5}\n" for i in range(5)] + [" Peru\tborders\tperu\n"]
+    (tmp_path / "data" / "triples.tsv").write_text("".join(rows))
+    (tmp_path / "data" / "labels.tsv").write_text("".join(f"http://x/{i}\tPlace {i}\n" for i in range(5)))
+    (tmp_path / "names.tsv").write_text("http://x/0\tNowhere\nperu\tPeru\n")
+    make_secret(tmp_path / "secret")
+    return tmp_path
+
+
+def invoke(*words: Any) -> Any:
+    return CliRunner().invoke(cli, [*map(str, words)])
+
+
+def make_named(where: Path, *words: Any) -> Any:
+    keys = ("--server", "https://localhost:18700", "--ca", where / "server" / "ca.crt", "--secret", where / "secret")
+    return invoke("client", "init", where / "me", "--name", "me", "--data", where / "data", *keys, *words)
+
+
+def test_names_are_checked_when_a_client_is_made(named: Path) -> None:
+    text = make_named(named).stderr
+    assert "7 entities, of which 5 have an IRI as name, 5 of these with a label; e.g. 'http://x/0'" in text
+    assert "names with surrounding spaces: 1, e.g. ' Peru'" in text
+    assert "if other clients use labels as names: --names label" in text
+    assert "me: ' Peru', 'peru' (several)" in text
+
+
+def test_tokens_are_made_of_rewritten_names(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = make_named(named, "--names", "label", "--map", named / "names.tsv")
+    assert done.exit_code == 0, done.exception
+    assert "names replaced by their label: 4, e.g. 'http://x/1' → 'Place 1'" in done.stderr
+    assert "names changed by the map: 2, e.g. 'http://x/0' → 'Nowhere'" in done.stderr
+    graph = make_agent(ClientFolder(named / "me"), lambda text: None)._graph(0)
+    assert graph.entities == ("Nowhere", "Peru", "Place 1", "Place 2", "Place 3", "Place 4")
+    twin = Federation.read(named / "data", 0, Naming.of("label", (), named / "names.tsv")).graphs["data"]
+    assert graph == twin
+
+
+def test_names_can_be_changed_later(named: Path) -> None:
+    make_named(named)
+    done = invoke("client", "names", named / "me", "--prefix", "x:http://x/", "--names", "local")
+    assert done.exit_code == 0, done.exception
+    assert "names replaced by their local name: 5, e.g. 'http://x/0' → '0'" in done.stdout
+    home = ClientFolder(named / "me")
+    assert (home.config.names, home.config.prefixes) == ("local", ("x:http://x/",))
+    assert "0" in read_graph(home.config, 0).entities
+    assert "if other clients use" not in invoke("client", "names", named / "me").stdout
+
+
+def test_a_wrong_map_is_refused_before_anything_is_made(named: Path) -> None:
+    (named / "names.tsv").write_text("a\tb\nb\ta\n")
+    done = make_named(named, "--map", named / "names.tsv")
+    assert "the names form a cycle: 'a' → 'b' → 'a'" in str(done.exception)
+    assert not (named / "me").exists()
+    make_named(named)
+    before = (named / "me" / "client.json").read_text()
+    assert "cycle" in str(invoke("client", "names", named / "me", "--map", named / "names.tsv").exception)
+    assert (named / "me" / "client.json").read_text() == before

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
+from pfedeg.cli.client_names import client_names, names_check
 from pfedeg.cli.federation import FOLDER, check_flower, log_line
+from pfedeg.cli.naming import naming_options
 from pfedeg.cli.options import CONTEXT, Group, json_option, print_note, threads_option
 from pfedeg.errors import InputError
 from pfedeg.text import printable
@@ -36,6 +38,7 @@ def client() -> None:
 @click.option(
     "--allow", multiple=True, metavar="ID", help="a plug-in (package.module:NAME) that runs may use; may be repeated"
 )
+@naming_options
 @threads_option
 def client_init(
     folder: Path,
@@ -45,6 +48,9 @@ def client_init(
     ca: Path,
     secret: Path,
     allow: tuple[str, ...],
+    names: str,
+    map_: Path | None,
+    prefixes: tuple[str, ...],
     threads: int | None,
 ) -> None:
     """Make a client's folder with a new key pair.
@@ -60,9 +66,12 @@ def client_init(
     from pfedeg.network.operations.certificates import read_public, short
     from pfedeg.network.operations.client_folder import ClientConfig, ClientFolder
 
-    config = ClientConfig(name, str(data), server, threads, allow)
+    map_file = None if map_ is None else str(map_)
+    config = ClientConfig(name, str(data), server, threads, allow, names, map_file, prefixes)
     home = ClientFolder.create(folder, config, ca=ca, secret=secret)
     click.echo(home.public.read_text().strip())
+    for line in names_check(home.config):
+        print_note(line)
     print_note(f"send {home.public} to the server operator; compare the key: {short(read_public(home.public))}")
     print_note(f"once it is enrolled: pfedeg client start {folder}")
 
@@ -199,5 +208,6 @@ def client_status(folder: Path, as_json: bool) -> None:
         click.echo(f"  finished run: pfedeg show {home.path / 'runs' / name}")
 
 
-ORDER = ("init", "allow", "start", "status", "stop", "renew", "work")
+client.add_command(client_names)
+ORDER = ("init", "allow", "names", "start", "status", "stop", "renew", "work")
 client.commands = {name: client.commands[name] for name in ORDER}

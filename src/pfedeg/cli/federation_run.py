@@ -88,7 +88,7 @@ def server_run(
             raise
         log(f"run {training.name}: {config.title}, up to {config.rounds} rounds")
         try:
-            for done in rounds_with_progress(training, terminal, config.method):
+            for done in rounds_with_progress(training, terminal, config.method_type.label):
                 missing = [name for name in done.selected if name not in done.loss]
                 if missing or done.metrics is not None:
                     _print_round(terminal, training, done, missing)

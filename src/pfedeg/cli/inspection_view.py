@@ -1,13 +1,16 @@
 """Prints the inspection of a federation as tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pfedeg.cli.naming_hints import naming_hints
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.inspection.client_sizes import ClientSize
 from pfedeg.inspection.cost_estimate import Estimate, Estimates
@@ -15,6 +18,8 @@ from pfedeg.inspection.findings import Inspection
 from pfedeg.inspection.leakage import KINDS
 from pfedeg.inspection.overlap import Overlap
 from pfedeg.inspection.related_relations import RelatedPair
+from pfedeg.methods.registry import METHODS
+from pfedeg.models.registry import MODELS
 from pfedeg.text import duration, plural, printable
 
 MAX_ROWS = 30  # of a table
@@ -31,13 +36,27 @@ LEAKS = {
 }
 
 
-def show(inspection: Inspection, console: Console) -> None:
-    """Print everything except cost estimates."""
+class Labels:
+    """Names as they are shown: by their display labels, followed by the name itself if others have the same label."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        """`labels` by name."""
+        self._labels, self._uses = labels, Counter(labels.values())
+
+    def __call__(self, name: str) -> str:
+        """A name as it is shown."""
+        label = self._labels.get(name, name)
+        return f"{label} ({name})" if self._uses[label] > 1 else label
+
+
+def show(inspection: Inspection, console: Console, labels: Mapping[str, str], path: Path) -> None:
+    """Print everything except cost estimates of the federation at this path."""
+    labelled = Labels(labels)
     for part in (
-        *_clients(inspection),
-        *_overlap(inspection.overlap, console),
-        *_leakage(inspection),
-        *_hints(inspection),
+        *_clients(inspection, labelled),
+        *_overlap(inspection.overlap, console, labelled),
+        *_leakage(inspection, labelled),
+        *_hints(inspection, path),
     ):
         if isinstance(part, Table):
             console.print(part)
@@ -64,7 +83,7 @@ def _table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
     return table
 
 
-def _clients(inspection: Inspection) -> Iterator[Table | Text]:
+def _clients(inspection: Inspection, labelled: Labels) -> Iterator[Table | Text]:
     numbers = ("entities", "relations", "train", "valid", "test", "not in\ntrain", "in one\ntriple")
     table = _table("Clients", ("client",), numbers)
     degrees = _table("Triples per entity", ("client",), ("median", "90 %", "maximum"))
@@ -73,7 +92,7 @@ def _clients(inspection: Inspection) -> Iterator[Table | Text]:
         name = Text(printable(client))
         table.add_row(name, *(f"{number:,}" for number in _numbers(size)))
         many = size.degrees
-        top = ", ".join(f"{printable(each.label or each.name)} {each.triples:,}" for each in many.top)
+        top = ", ".join(f"{printable(labelled(each.name))} {each.triples:,}" for each in many.top)
         degrees.add_row(name, *(f"{number:,}" for number in (many.median, many.percentile_90, many.maximum)), Text(top))
     yield table
     yield degrees
@@ -90,7 +109,7 @@ def _left_out(number: int, noun: str, shown: int = MAX_ROWS) -> Iterator[Text]:
         yield Text(f"… and {plural(number - shown, noun)} more; --json lists all")
 
 
-def _overlap(overlap: Overlap, console: Console) -> Iterator[Table | Text]:
+def _overlap(overlap: Overlap, console: Console, labelled: Labels) -> Iterator[Table | Text]:
     if len(overlap.clients) == 1:
         return
     table = _matrix(overlap) if len(overlap.clients) <= MAX_ROWS else None
@@ -104,7 +123,9 @@ def _overlap(overlap: Overlap, console: Console) -> Iterator[Table | Text]:
         f"{overlap.different:,} entities: {one:,} of one client only, {many:,} of at least two, "
         f"{of_all:,} of all {len(overlap.clients)}"
     )
-    common = [f"{printable(name)} ({number} clients)" for name, number in overlap.common_relations[:MAX_ITEMS]]
+    common = [
+        f"{printable(labelled(name))} ({number} clients)" for name, number in overlap.common_relations[:MAX_ITEMS]
+    ]
     if common:
         more = ", …" if len(overlap.common_relations) > MAX_ITEMS else ""
         number_of_names = plural(len(overlap.common_relations), "relation name")
@@ -122,11 +143,11 @@ def _matrix(overlap: Overlap) -> Table:
     return table
 
 
-def _leakage(inspection: Inspection) -> Iterator[Table | Text]:
+def _leakage(inspection: Inspection, labelled: Labels) -> Iterator[Table | Text]:
     related = inspection.leakage.relations
     pairs = [each for each in related if each.kind != "symmetric"]
-    yield from _related("Relations that connect nearly the same pairs", pairs)
-    yield from _related("Symmetric relations", [each for each in related if each.kind == "symmetric"])
+    yield from _related("Relations that connect nearly the same pairs", pairs, labelled)
+    yield from _related("Symmetric relations", [each for each in related if each.kind == "symmetric"], labelled)
     leaks = inspection.leakage.leaks
     if not leaks:
         yield Text("no leakage: no held-out triple is in train, unchanged or reversed under an inverse relation")
@@ -149,21 +170,24 @@ def _leakage(inspection: Inspection) -> Iterator[Table | Text]:
     yield table
     for leak in examples:
         if leak.split == examples[-1].split and leak.kind != "symmetric":
-            held_out, trained = (f"({', '.join(triple)})" for triple in (leak.example, leak.train_triple))
+            held_out, trained = (
+                f"({', '.join(map(labelled, triple))})" for triple in (leak.example, leak.train_triple)
+            )
             yield Text(printable(f"  e.g. {held_out} of {leak.client} is {trained} in train of {leak.train_client}"))
 
 
-def _related(title: str, related: Sequence[RelatedPair]) -> Iterator[Text]:
+def _related(title: str, related: Sequence[RelatedPair], labelled: Labels) -> Iterator[Text]:
     if related:
         yield Text(title, "bold")
     for each in related[:MAX_ITEMS]:
-        names = each.first if each.kind == "symmetric" else f"{each.first} and {each.second}"
+        first, second = labelled(each.first), labelled(each.second)
+        names = first if each.kind == "symmetric" else f"{first} and {second}"
         where = f" at {' and '.join(each.clients)}" if each.clients else ""
         yield Text(printable(f"  {each.kind}, {each.share:.0%} = {each.pairs:,} common pairs{where}: {names}"))
     yield from _left_out(len(related), "relation" if related and related[0].kind == "symmetric" else "pair", MAX_ITEMS)
 
 
-def _hints(inspection: Inspection) -> Iterator[Text]:
+def _hints(inspection: Inspection, path: Path) -> Iterator[Text]:
     if not inspection.hints:
         yield Text("no hints: all clients share entities and can be trained and evaluated")
         return
@@ -171,16 +195,15 @@ def _hints(inspection: Inspection) -> Iterator[Text]:
     for hint in inspection.hints[:MAX_ROWS]:
         yield Text(f"  {printable(hint.client) + ': ' if hint.client is not None else ''}{hint.text}", "yellow")
     yield from _left_out(len(inspection.hints), "hint")
-    for variant in inspection.spelling_variants.pairs[:MAX_ITEMS]:
-        first, second = f"{variant.first!r} at {variant.first_client}", f"{variant.second!r} at {variant.second_client}"
-        yield Text(printable(f"    {first}, {second} ({variant.difference})"))
+    for line in naming_hints(inspection, path):
+        yield Text(line, "" if line.startswith(" ") else "bold")
 
 
 def _estimates(estimates: Estimates) -> Iterator[Table | Text]:
-    models = list(dict.fromkeys(run.model for run in estimates.runs))
+    models = list(dict.fromkeys(MODELS.get(run.model).label for run in estimates.runs))
     methods: dict[str, list[Estimate]] = {}
     for run in estimates.runs:
-        methods.setdefault(run.method, []).append(run)
+        methods.setdefault(METHODS.get(run.method).label, []).append(run)
     free = estimates.bytes_available
     memory = _table("Memory, at most (estimate)", ("method",), models)
     times = _table("Time per round (estimate)", ("method",), models)

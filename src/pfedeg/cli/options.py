@@ -133,6 +133,14 @@ def describe_default(one: "Setting") -> str:
     return "; ".join([str(one.default), *(f"{', '.join(labels)}: {value}" for value, labels in others.items())])
 
 
+def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The --config flag."""
+    from pathlib import Path
+
+    text = "a TOML file of settings; flags override it"
+    return click.option("--config", "file", type=click.Path(path_type=Path), help=text)(function)
+
+
 def preset_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The --preset flag."""
     text = "settings to start from: paper or quick  [default: paper]"

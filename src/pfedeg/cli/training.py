@@ -12,6 +12,7 @@ import click
 from pfedeg.cli.options import (
     CONTEXT,
     SettingsCommand,
+    config_option,
     console,
     json_option,
     preset_option,
@@ -55,7 +56,7 @@ def demo(out: Path, force: bool, threads: int | None) -> None:
 @click.option("--resume", is_flag=True, help="continue the run in --out, or start it if there is none")
 @click.option("--force", is_flag=True, help="delete the run in --out and start anew")
 @preset_option
-@click.option("--config", "file", type=click.Path(path_type=Path), help="TOML file of settings; flags override it")
+@config_option
 @click.option("--secret", type=click.Path(path_type=Path), help="alignment secret, to reproduce a network run exactly")
 @threads_option
 @json_option

@@ -13,8 +13,11 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId, Shared, align, pack_tokens, token
 from pfedeg.graphs.federation_files import read_clients, write_clients
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
+from pfedeg.graphs.naming import Naming
 from pfedeg.graphs.splitting import partition_relations
 from pfedeg.graphs.triples import Ids, Named, normal, sorted_unique
+
+WORLD = Path(__file__).parent / "world"
 
 
 class Federation:
@@ -40,20 +43,21 @@ class Federation:
         self.source = source
 
     @classmethod
-    def read(cls, path: str | Path, seed: int = 0) -> "Federation":
+    def read(cls, path: str | Path, seed: int = 0, naming: Naming | None = None) -> "Federation":
         """Read a folder with a subfolder per client, or a Parquet file, at `path`; unsplit clients are split by `seed`.
 
+        With `naming`, names are rewritten as `pfedeg import` does, before the graph is split.
         "world" is the embedded federation, unless a file or folder of that name exists.
         """
         path = Path(path)
         if str(path) == "world" and not path.exists():
-            return cls.world()
-        return cls(read_clients(path, seed), os.fsencode(path).decode(errors="replace"))
+            return cls(read_clients(WORLD, 0, naming), "world")
+        return cls(read_clients(path, seed, naming), os.fsencode(path).decode(errors="replace"))
 
     @classmethod
     def world(cls) -> "Federation":
         """The small federation in this package: facts about the world from GeoNames."""
-        return cls(read_clients(Path(__file__).parent / "world", 0), "world")
+        return cls(read_clients(WORLD, 0), "world")
 
     def write(self, folder: Path, force: bool = False) -> None:
         """Write a folder with a subfolder per client, atomically; `force` replaces such a folder."""
@@ -76,6 +80,14 @@ class Federation:
             parts.append(np.stack([entity[h], relation[r], entity[t]], 1))
         train = sorted_unique(np.concatenate(parts), len(entities), len(relations))
         return KnowledgeGraph(entities, relations, train, train[:0], train[:0])
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """The display label of every name that has one at some client; the first client's if they differ."""
+        found: dict[str, str] = {}
+        for graph in reversed(self.graphs.values()):
+            found |= graph.own_labels
+        return found
 
     @cached_property
     def fingerprint(self) -> str:

@@ -1,8 +1,7 @@
 """Federations on disk: a folder with a subfolder per client, or one Parquet file."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,15 @@ import numpy as np
 from pfedeg.errors import InputError
 from pfedeg.files import create_folder, safe_name
 from pfedeg.graphs.alignment import ClientId
+from pfedeg.graphs.client_data import WHOLE, ClientData
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
-from pfedeg.graphs.splitting import split_graph
+from pfedeg.graphs.naming import Naming
 from pfedeg.graphs.triple_files import (
     find_triples,
     is_client_folder,
     number_names,
     read_columns,
-    read_labels,
+    read_parquet_labels,
     read_triples,
     triples_of_columns,
     write_labels,
@@ -25,21 +25,55 @@ from pfedeg.graphs.triple_files import (
 )
 from pfedeg.graphs.triples import ROLES, Triples, normal
 
+PARTS = (*SPLITS, WHOLE)
+FILES = (*(f"{part}{suffix}" for part in PARTS for suffix in (".tsv", ".parquet")), "labels.parquet")  # written here
 NEEDS_IMPORT = (".nt", ".nq", ".ttl", ".trig", ".rdf", ".owl", ".jsonld", ".csv", ".gz", ".zst", ".bz2")
 
 
-def read_clients(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
-    """The clients of a folder or Parquet file; triples without splits are split by the seed."""
+def read_clients(path: Path, seed: int, naming: Naming | None = None) -> dict[ClientId, KnowledgeGraph]:
+    """The clients of a folder or Parquet file, renamed if asked; triples without splits are split by the seed."""
+    clients = iterate_data(path)
+    if naming is None:
+        return {client: data.graph(seed) for client, data in clients}
+    return {client: data.renamed(naming)[0].graph(seed) for client, data in clients}
+
+
+def iterate_data(path: Path) -> Iterator[tuple[ClientId, ClientData]]:
+    """The clients of a folder or Parquet file, as stored."""
     if path.is_dir():
-        return _read_folder(path, seed)
+        return _read_folder(path)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.suffix.lower() in NEEDS_IMPORT:
         raise InputError(f"{path}: not a federation; import it as a client: pfedeg import {path} --out FOLDER")
-    return _read_parquet(path, seed)
+    return iter(_read_parquet(path).items())
 
 
-FILES = (*(f"{split}{suffix}" for split in SPLITS for suffix in (".tsv", ".parquet")), "labels.parquet")  # written here
+def is_federation(path: Path) -> bool:
+    """Whether a path is a client's folder, or a folder of such folders, rather than files to import."""
+    if not path.is_dir():
+        return False
+    folders = [entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))]
+    return is_client_folder(path) or any(map(is_client_folder, folders))
+
+
+def write_data(clients: Mapping[ClientId, ClientData], folder: Path, force: bool = False) -> None:
+    """Write a folder with a subfolder per client, atomically; what was not split stays so."""
+
+    def fill(temporary: Path) -> None:
+        for client, data in clients.items():
+            write_client_data(data, temporary / safe_name(client))
+
+    create_folder(folder, fill, FILES if force else ())
+
+
+def write_client_data(data: ClientData, target: Path) -> None:
+    """Write one client into a folder, which is made unless it exists."""
+    target.mkdir(exist_ok=True)
+    for name, triples in data.parts.items():
+        if len(triples):
+            write_triples(target, name, triples)
+    write_labels(target, data.labels)
 
 
 def write_clients(graphs: Mapping[ClientId, KnowledgeGraph], folder: Path, force: bool = False) -> None:
@@ -59,17 +93,7 @@ def write_clients(graphs: Mapping[ClientId, KnowledgeGraph], folder: Path, force
 
 def read_client(folder: Path, seed: int) -> KnowledgeGraph:
     """A client from train.tsv (and valid.tsv, test.tsv), or from triples.tsv, split by the seed; or .parquet."""
-    whole, train = find_triples(folder, "triples"), find_triples(folder, "train")
-    origin = os.fspath(folder)
-    if whole:
-        for split in SPLITS:
-            if part := find_triples(folder, split):
-                raise InputError(f"{folder}: contains both {whole.name} and {part.name}; keep one of them")
-        return replace(split_graph(read_triples(whole), seed, origin=origin), labels=read_labels(folder))
-    if not train:
-        raise InputError(f"{folder}: contains neither train.tsv nor triples.tsv")
-    parts = {split: read_triples(path) for split in SPLITS if (path := find_triples(folder, split))}
-    return replace(KnowledgeGraph.from_names(origin=origin, **parts), labels=read_labels(folder))
+    return ClientData.read(folder).graph(seed)
 
 
 def read_pooled(path: str | Path) -> Triples:
@@ -87,26 +111,26 @@ def read_pooled(path: str | Path) -> Triples:
     return read_triples(path)
 
 
-def _read_folder(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
+def _read_folder(path: Path) -> Iterator[tuple[ClientId, ClientData]]:
     if is_client_folder(path):
-        return {_client_name(path.resolve()): read_client(path, seed)}
-    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "__")))
-    graphs: dict[ClientId, KnowledgeGraph] = {}
-    for entry in entries:
+        yield _client_name(path.resolve()), ClientData.read(path)
+        return
+    names = set[ClientId]()
+    for entry in sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "__"))):
         if entry.is_dir():
-            found = {_client_name(entry): read_client(entry, seed)}
+            found = {_client_name(entry): ClientData.read(entry)}
         elif entry.suffix.lower() == ".parquet":
-            found = _read_parquet(entry, seed)
+            found = _read_parquet(entry)
         else:
             continue
-        for client, graph in found.items():
-            if client in graphs:
+        for client, data in found.items():
+            if client in names:
                 raise InputError(f"{path}: two clients are called {client!r}; rename {entry.name}")
-            graphs[client] = graph
-    if not graphs:
+            names.add(client)
+            yield client, data
+    if not names:
         expected = "a client is a subfolder with train.tsv or triples.tsv (or .parquet), or a Parquet file"
         raise InputError(f"{path}: no clients found; {expected}")
-    return graphs
 
 
 def _client_name(folder: Path) -> ClientId:
@@ -117,7 +141,7 @@ def _client_name(folder: Path) -> ClientId:
     return normal(folder.name)
 
 
-def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
+def _read_parquet(path: Path) -> dict[ClientId, ClientData]:
     columns = read_columns(path, ROLES, ("client", "split"))
     triples = triples_of_columns(columns)
     clients, owner = [path.stem], np.zeros(len(triples), np.int32)
@@ -136,13 +160,13 @@ def _read_parquet(path: Path, seed: int) -> dict[ClientId, KnowledgeGraph]:
         raise InputError(f"{where}: unknown split {name!r}; expected train, valid or test")
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=len(clients)))
-    graphs = {}
+    found, labels = {}, read_parquet_labels(path)
     for client, rows in zip(names, np.split(order, ends[:-1]), strict=True):
         origin, own = f"{path}, client {client!r}", triples.select(rows)
         if splits:
             number = {split: splits.index(split) if split in splits else -1 for split in SPLITS}
-            parts = {split: own.select(split_of_row[rows] == number[split]) for split in SPLITS}
-            graphs[client] = KnowledgeGraph.from_names(**parts, origin=origin)
+            parts: dict[str, Triples] = {split: own.select(split_of_row[rows] == number[split]) for split in SPLITS}
         else:
-            graphs[client] = split_graph(own, seed, origin=origin)
-    return graphs
+            parts = {WHOLE: own}
+        found[client] = ClientData(parts, labels, origin)
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedeg.errors import DataWarning
+from pfedeg.graphs.naming import decoded
 from pfedeg.graphs.triples import Ids, Named, Triples, distinct, normal, sort_names, sorted_unique
 
 Split = Literal["train", "valid", "test"]
@@ -96,6 +97,23 @@ class KnowledgeGraph:
     def display_name(self, name: str) -> str:
         """The display label of a name; the name itself if it has none."""
         return self.labels.get(name, name)
+
+    @cached_property
+    def names_by_label(self) -> Mapping[str, list[str]]:
+        """The names with each display label."""
+        found: dict[str, list[str]] = {}
+        for name, label in self.own_labels.items():
+            found.setdefault(normal(label.strip()), []).append(name)
+        return found
+
+    @cached_property
+    def names_by_decoded_iri(self) -> Mapping[str, list[str]]:
+        """The names whose percent-encoded characters are decoded, by the result."""
+        found: dict[str, list[str]] = {}
+        for name in dict.fromkeys((*self.entities, *self.relations)):
+            if (text := decoded(name)) != name:
+                found.setdefault(text, []).append(name)
+        return found
 
     @cached_property
     def entity_ids(self) -> Mapping[str, int]:

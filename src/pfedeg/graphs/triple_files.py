@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pfedeg.errors import InputError
+from pfedeg.graphs.name_pairs import read_pairs
 from pfedeg.graphs.triples import ROLES, Ids, Named, NameNumbers, Triples, normal
 
 
@@ -145,13 +146,29 @@ def triples_of_columns(columns: dict[str, Any]) -> Triples:
 
 
 def read_labels(folder: Path) -> dict[str, str]:
-    """The display labels in labels.parquet, by name; empty if there is no such file."""
-    path = folder / "labels.parquet"
-    if not path.exists():
-        return {}
-    columns = read_columns(path, ("name", "label"))
-    names, labels = columns["name"].to_pylist(), columns["label"].to_pylist()
-    return {normal(name): label for name, label in zip(names, labels, strict=True)}
+    """The display labels in labels.parquet, .tsv or .csv, by name; empty if there is no such file."""
+    found = [path for suffix in ("parquet", "tsv", "csv") if (path := folder / f"labels.{suffix}").exists()]
+    if len(found) > 1:
+        raise InputError(f"{folder}: contains both {found[0].name} and {found[1].name}; keep one of them")
+    return {name: label for _, name, label in read_pairs(found[0], ("name", "label"))} if found else {}
+
+
+def read_parquet_labels(path: Path) -> dict[str, str]:
+    """The labels in the columns head_label, relation_label and tail_label of a Parquet file, if it has them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    present = pq.ParquetFile(path).schema_arrow.names
+    labels: dict[str, str] = {}
+    for role in ROLES:
+        if f"{role}_label" not in present:
+            continue
+        pairs = pq.read_table(path, columns=[role, f"{role}_label"], partitioning=None)
+        rows = pa.Table.from_arrays([column.cast(pa.string()) for column in pairs.columns], ["name", "label"])
+        for row in rows.group_by("name").aggregate([("label", "min")]).to_pylist():  # nulls are ignored
+            if (row["label_min"] or "").strip():
+                labels.setdefault(normal(row["name"]), row["label_min"].strip())
+    return labels
 
 
 def write_labels(folder: Path, labels: Mapping[str, str]) -> None:

@@ -3,21 +3,18 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfedeg.errors import InputError
+from pfedeg.graphs.naming import Naming, Renaming
 from pfedeg.graphs.triples import Ids, normal, sort_names, sorted_unique
+from pfedeg.importing.label_choice import LABELS, LabelChoice
 from pfedeg.importing.numeric_buckets import XSD, Kind, bucket_names, number_of
 from pfedeg.importing.sources import Source
 
-LABELS = {  # preference as display labels, lower is better
-    "http://www.w3.org/2004/02/skos/core#prefLabel": 0,
-    "http://www.w3.org/2000/01/rdf-schema#label": 1,
-}
 PREFIXES = {
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
     "http://www.w3.org/2000/01/rdf-schema#": "rdfs",
@@ -43,7 +40,9 @@ class ImportOptions:
     language: str = "en"
     delimiter: str | None = None
     columns: Sequence[str] | None = None
+    label_columns: Sequence[str] | None = None
     header: bool | None = None
+    naming: Naming = field(default_factory=Naming)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +55,7 @@ class ImportedGraph:
     labels: Mapping[str, str]  # of entities and relations that have one, or can be shortened
     duplicates: int
     isolated: int  # entities without any remaining triple
+    renamed: tuple[Renaming, Renaming]  # the names of entities and of relations
 
 
 class Value(NamedTuple):
@@ -65,6 +65,15 @@ class Value(NamedTuple):
     number: float
     kind: Kind
     text: str | None  # as written in a table, where it may turn out to be a name
+
+
+class FirstRow(NamedTuple):
+    """The first row of a table, which may be a header."""
+
+    source: str
+    names: tuple[str, str, str]
+    labels: tuple[str | None, ...]
+    words: int  # how many of its names are usual headings
 
 
 class Names(dict[str, int]):
@@ -94,17 +103,20 @@ class GraphBuilder:
     def __init__(self, options: ImportOptions, progress: Callable[[int], None] = lambda statements: None) -> None:
         """Start empty. `progress` is called now and then with the number of statements so far."""
         self.options, self._progress = options, progress
-        self.prefixes = dict(PREFIXES)  # IRI → prefix
+        declared = {iri: prefix for prefix, iri in options.naming.prefixes.items()}
+        self.prefixes = PREFIXES | declared  # IRI → prefix
         self.statements = 0
         self.dropped: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # one for each kind of dropped statement
         self.remarks: list[str] = []  # for the user
-        self.first_rows: list[tuple[str, ...]] = []  # source, head, relation, tail of first rows that may be headers
+        self.first_rows: list[FirstRow] = []  # not yet added; see `settle_first_rows`
+        self.trimmed: Counter[str] = Counter()  # cells with surrounding spaces
+        self.bucketed: dict[str, dict[str, int]] = {}  # relation → its values and buckets
+        self.labels = LabelChoice(options.language)
         self.entities, self.relations = Names(), Names()
         self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails that `flush` will number
         self._triples = array("i"), array("i"), array("i")
         self._values: dict[int, list[Value]] = {}  # by relation
-        self._labels: dict[int, tuple[tuple[int, int], str]] = {}  # entity → preference (lower is better), label
         self._blanks: dict[str, int] = {}
         self._sources: list[Source] = []
 
@@ -133,6 +145,13 @@ class GraphBuilder:
         for names in self.pending:
             names.clear()
 
+    def trim(self, cell: str) -> str:
+        """A cell of a table without surrounding spaces."""
+        plain = cell.strip()
+        if plain is not cell and plain != cell:
+            self.trimmed[cell] += 1
+        return plain
+
     def row(self, head: str, relation: str, tail: str) -> None:
         """Add a row of a table. Its tail may be a number, if numbers are put into buckets."""
         found = number_of(tail) if self.options.literals == "bucket" else None
@@ -141,10 +160,17 @@ class GraphBuilder:
         else:
             self._value(head, relation, *found, tail)
 
+    def label_row(self, names: Sequence[str], labels: Sequence[str | None]) -> None:
+        """Add the labels of the names in a row of a table."""
+        for name, label in zip(names, labels, strict=True):
+            if label:
+                self.labels.add_cell(name, label)
+
     def literal(self, head: str, relation: str, value: str, datatype: str, language: str | None) -> None:
         """Add a statement about an entity and a literal."""
         if relation in LABELS:
-            self._label(head, LABELS[relation], value, language)
+            self.statements += 1
+            self.labels.add_literal(self.entities.names[self.entities[head]], relation, value, language)
         elif self.options.literals == "keep":
             self.triple(head, relation, quoted(value, datatype, language))
         elif self.options.literals == "bucket" and (found := number_of(value, datatype)):
@@ -191,32 +217,32 @@ class GraphBuilder:
         triples = np.stack([np.frombuffer(part, np.int32) for part in self._triples], 1)
         of_statements = len(self.entities.names)
         triples = np.concatenate([triples, self._bucketed(triples)])
-        blanks = self._blank_names()
-        entities, place = sort_names(self.entities.names, triples[:, [0, 2]], lambda name: blanks.get(name, name))
-        relations, kind = sort_names(self.relations.names, triples[:, 1], str)
+        blanks, labels = self._blank_names(), self.labels.chosen()
+        labels |= {blanks[name]: label for name, label in labels.items() if name in blanks}
+        used = np.unique(triples[:, [0, 2]]).tolist(), np.unique(triples[:, 1]).tolist()
+        entity_names = self._rename([blanks.get(name := self.entities.names[e], name) for e in used[0]], labels)
+        relation_names = self._rename([self.relations.names[r] for r in used[1]], labels)
+        entities, place = sort_names(
+            self.entities.names, triples[:, [0, 2]], lambda name: entity_names(blanks.get(name, name))
+        )
+        relations, kind = sort_names(self.relations.names, triples[:, 1], relation_names)
         ids = np.stack([place[triples[:, 0]], kind[triples[:, 1]], place[triples[:, 2]]], 1)
         distinct = sorted_unique(ids, len(entities), len(relations))
         isolated = sum(
             self.entities.names[e] not in self.relations for e in np.flatnonzero(place[:of_statements] < 0).tolist()
         )
-        return ImportedGraph(
-            entities, relations, distinct, self._shown(entities, relations, place), len(ids) - len(distinct), isolated
-        )
+        shown = self._shown(labels, (relation_names, entity_names))
+        renamed = entity_names, relation_names
+        return ImportedGraph(entities, relations, distinct, shown, len(ids) - len(distinct), isolated, renamed)
+
+    def _rename(self, names: Sequence[str], labels: Mapping[str, str]) -> Renaming:
+        naming = self.options.naming
+        return Renaming(names, {}) if naming.is_plain else naming.rename(names, labels)
 
     def _value(self, head: str, relation: str, number: float, kind: Kind, text: str | None) -> None:
         self.statements += 1
         values = self._values.setdefault(self.relations[relation], [])
         values.append(Value(self.entities[head], number, kind, text))
-
-    def _label(self, head: str, preference: int, value: str, language: str | None) -> None:
-        self.statements += 1
-        entity, wanted, tag = self.entities[head], self.options.language.lower(), (language or "").lower()
-        if not value.strip():
-            return
-        related = tag.split("-")[0] == wanted.split("-")[0]
-        language_rank = 0 if tag == wanted else 1 if related else 2 if not tag else 3
-        if entity not in self._labels or (language_rank, preference) < self._labels[entity][0]:
-            self._labels[entity] = (language_rank, preference), value
 
     def _bucketed(self, triples: Ids) -> Ids:
         """Triples for the values: of buckets, or of the original names if the relation has other tails as well."""
@@ -237,6 +263,9 @@ class GraphBuilder:
                     kinds.setdefault(value.kind, []).append(value)
             for kind, same in kinds.items():
                 buckets = bucket_names([value.number for value in same], kind, self.options.buckets, name)
+                count = self.bucketed.setdefault(name, {"values": 0, "buckets": 0})
+                count["values"] += len(buckets)
+                count["buckets"] += len(set(buckets))
                 rows += [
                     (value.head, relation, self.entities[bucket]) for value, bucket in zip(same, buckets, strict=True)
                 ]
@@ -248,11 +277,16 @@ class GraphBuilder:
         parts = {name: name.split(BLANK) for name in self.entities.names if name[0] == BLANK}
         return {name: f"_:{digests[int(source)]}-{number}" for name, (_, source, number) in parts.items()}
 
-    def _shown(self, entities: Sequence[str], relations: Sequence[str], place: NDArray[np.int32]) -> dict[str, str]:
-        shown = {name: short for name in (*entities, *relations) if (short := self.short(name)) != name}
-        labelled = {entities[place[e]]: label for e, (_, label) in self._labels.items() if place[e] >= 0}
-        others = {self.entities.names[e]: label for e, (_, label) in self._labels.items()}
-        return shown | {name: others[name] for name in relations if name in others} | labelled
+    def _shown(self, labels: Mapping[str, str], renamed: Sequence[Renaming]) -> dict[str, str]:
+        """The display labels of new names: their labels, else IRIs shortened by prefixes."""
+        shown = dict[str, str]()
+        for renaming in renamed:
+            for old in renaming.names:
+                new = renaming(old)
+                label = labels.get(old) or labels.get(self.options.naming.expand(old)) or self.short(new)
+                if label != new:
+                    shown[new] = label
+        return shown
 
 
 def quoted(value: str, datatype: str, language: str | None) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pfedeg.files import check_output, create_folder, write_json, writing
+from pfedeg.graphs.naming import report_naming
 from pfedeg.graphs.triple_files import write_labels, write_parquet
-from pfedeg.graphs.triples import Triples, normal
+from pfedeg.graphs.triples import Triples
 from pfedeg.importing.graph_builder import GraphBuilder, ImportedGraph
 
 MOST_FREQUENT = 5  # names in the summary
@@ -46,11 +47,10 @@ def summary(builder: GraphBuilder, graph: ImportedGraph, sources: int) -> dict[s
         top = np.argsort(-counts, kind="stable")[:MOST_FREQUENT].tolist()
         return {names[each]: int(counts[each]) for each in top}
 
-    remarks, uses = list(builder.remarks), np.bincount(graph.triples[:, 1], minlength=len(graph.relations))
-    for source, *row in builder.first_rows:
-        relation = normal(row[1])
-        if relation in graph.relations and len(uses) > 1 and uses[graph.relations.index(relation)] == 1:
-            remarks.append(f"{source}: line 1 is the triple ({', '.join(row)}); if it is a header, add --header")
+    options = builder.options
+    present = {form for part in graph.renamed for name in part.names for form in (name, options.naming.expand(name))}
+    lost = sorted(builder.labels.in_file - present)
+    other = next(iter(builder.labels.other.items()), None)
     changed = builder.entities.not_normal + builder.relations.not_normal
     return {
         "sources": sources,
@@ -62,7 +62,13 @@ def summary(builder: GraphBuilder, graph: ImportedGraph, sources: int) -> dict[s
         "duplicates": graph.duplicates,
         "dropped": dict(builder.dropped),
         "examples": builder.examples,
-        "remarks": remarks,
+        "remarks": builder.remarks,
+        "cells_trimmed": builder.trimmed.total(),
+        "trimmed_example": next(iter(builder.trimmed), None),
+        "bucketed": builder.bucketed,
+        "renamed": report_naming(options.naming, *graph.renamed),
+        "labels_without_name": {"names": len(lost), "example": lost[0] if lost else None},
+        "other_labels": {"names": len(builder.labels.other), "example": other},
         "isolated_entities": graph.isolated,
         "names_normalized": len(changed),
         "normalized_example": changed[0] if changed else None,

@@ -4,19 +4,16 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.triples import ROLES
-from pfedeg.importing.graph_builder import GraphBuilder
+from pfedeg.importing.graph_builder import FirstRow, GraphBuilder
 from pfedeg.importing.sources import Source
+from pfedeg.importing.table_columns import find_columns
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-HEADINGS = (
-    {"head", "subject", "subj", "s", "h", "source", "from", "start", "entity1"},
-    {"relation", "predicate", "pred", "p", "r", "property", "edge", "type", "rel", "relationship"},
-    {"tail", "object", "obj", "o", "t", "target", "to", "end", "entity2"},
-)
 SAMPLE = 100  # lines from which the delimiter is detected
 
 
@@ -42,22 +39,31 @@ def _read_lines(source: Source, text: Iterable[str], builder: GraphBuilder) -> N
     if header is None:
         raise InputError(f"{source.name}: empty")
     width = len(header[1])
-    places, is_header = _columns(source, header[1], options.columns, options.header)
-    if options.header is None and not is_header:
-        builder.first_rows.append((source.name, *(header[1][place] for place in places)))
-    for number, row in rows if is_header else chain([header], rows):
+    columns = find_columns(source, header[1], options)
+    for number, row in rows if columns.has_header else chain([header], rows):
         while len(row) > width and not row[-1]:
             row.pop()
         if len(row) != width:
             builder.reject(number, f"{len(row)} column(s); the first line has {width}")
             continue
-        names = [row[place] for place in places]
-        if "" in names:
-            builder.reject(number, f"the {ROLES[names.index('')]} is empty")
-        elif not all(name.isascii() or _is_text(name) for name in names):
-            builder.reject(number, "not valid UTF-8")
+        head, relation, tail = (builder.trim(row[place]) for place in columns.names)
+        labels = [None if place is None else row[place] for place in columns.labels]
+        if problem := _problem(head, relation, tail, *labels):
+            builder.reject(number, problem)
+        elif row is header[1] and not columns.decided:
+            names, words = (head, relation, tail), columns.header_words(row)
+            builder.first_rows.append(FirstRow(source.name, names, tuple(labels), words))
         else:
-            builder.row(*names)
+            builder.row(head, relation, tail)
+            builder.label_row((head, relation, tail), labels)
+
+
+def _problem(*cells: str | None) -> str:
+    """What is wrong with the cells of a row, head, relation and tail first; empty if nothing is."""
+    for role, cell in zip(ROLES, cells, strict=False):
+        if not cell:
+            return f"the {role} is empty"
+    return "" if all(cell is None or cell.isascii() or _is_text(cell) for cell in cells) else "not valid UTF-8"
 
 
 def _rows(text: Iterator[str], delimiter: str, quotes: bool, builder: GraphBuilder) -> Iterator[tuple[int, list[str]]]:
@@ -119,39 +125,6 @@ def _delimiter(source: Source, lines: Sequence[str]) -> str:
     return best
 
 
-def _columns(
-    source: Source, first: Sequence[str], columns: Sequence[str] | None, header: bool | None
-) -> tuple[list[int], bool]:
-    """The positions of head, relation and tail, and whether the first row is a header."""
-    plain = [name.strip().lower() for name in first]
-    if columns is None:
-        found = [[place for place, name in enumerate(plain) if name in names] for names in HEADINGS]
-        if header is not False and all(len(each) == 1 for each in found):
-            return [each[0] for each in found], True
-        if len(first) != 3:
-            raise InputError(
-                f"{source.name}, line 1: {len(first)} columns ({', '.join(first)[:80]}); "
-                "add --columns for head, relation and tail, as in 1,2,3 or by name"
-            )
-        return [0, 1, 2], bool(header)
-    if len(set(columns)) < 3:
-        raise InputError(f"--columns {','.join(columns)}: head, relation and tail need three different columns")
-    if all(name.isdecimal() for name in columns):
-        places = [int(name) - 1 for name in columns]
-        if min(places) < 0 or max(places) >= len(first):
-            raise InputError(
-                f"{source.name}, line 1: --columns {','.join(columns)}: the table has {len(first)} columns"
-            )
-        known = all(plain[place] in names for place, names in zip(places, HEADINGS, strict=True))
-        return places, known if header is None else header
-    if header is False:
-        raise InputError(f"--columns {','.join(columns)}: column names need a header; remove --no-header")
-    missing = [name for name in columns if name.strip().lower() not in plain]
-    if missing:
-        raise InputError(f"{source.name}, line 1: no column {missing[0]!r} (found: {', '.join(first)[:80]})")
-    return [plain.index(name.strip().lower()) for name in columns], True
-
-
 def read_parquet(source: Source, builder: GraphBuilder) -> None:
     """Add one triple per row, from columns called head, relation, tail or similar, or from those given."""
     import pyarrow as pa
@@ -164,20 +137,27 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
         file = pq.ParquetFile(source.path)
         names = file.schema_arrow.names
         options = builder.options
-        places, _ = _columns(source, names, options.columns, True)
+        columns = find_columns(source, names, replace(options, header=True))
         if extra := [name for name in ("client", "split") if name in names and name not in (options.columns or ())]:
             which = f"column {extra[0]}" if len(extra) == 1 else "columns client and split"
-            builder.remark(f"{source.name}: {which} ignored; `pfedeg train` reads this file without import")
-        number, wanted = 0, [names[place] for place in places]
+            hint = "`pfedeg train` reads this file without import, --federation keeps them"
+            builder.remark(f"{source.name}: {which} ignored; {hint}")
+        number, places = 0, (*columns.names, *(place for place in columns.labels if place is not None))
+        wanted = list(dict.fromkeys(names[place] for place in places))
         for batch in file.iter_batches(1 << 16, columns=wanted):
-            columns = [batch.column(name).cast(pa.string()).to_pylist() for name in wanted]
-            for row in zip(*columns, strict=True):
+            cells = {name: batch.column(name).cast(pa.string()).to_pylist() for name in wanted}
+            of_roles = zip(*(cells[names[place]] for place in columns.names), strict=True)
+            of_labels = zip(
+                *([None] * len(batch) if p is None else cells[names[p]] for p in columns.labels), strict=True
+            )
+            for row, labels in zip(of_roles, of_labels, strict=True):
                 number += 1
-                if not all(row):
-                    role = ROLES[[bool(name) for name in row].index(False)]
-                    builder.reject(number, f"the {role} is empty")
+                head, relation, tail = (builder.trim(cell or "") for cell in row)
+                if problem := _problem(head, relation, tail):
+                    builder.reject(number, problem)
                 else:
-                    builder.row(*row)
+                    builder.row(head, relation, tail)
+                    builder.label_row((head, relation, tail), labels)
             source.bytes_read = min(source.size, source.bytes_read + batch.nbytes // 4)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -79,7 +79,7 @@ def estimate(
     runs: list[Estimate] = []
     for config in configs:
         if timer and (not runs or config.model != runs[-1].model):
-            report(f"measuring {config.model}")
+            report(f"measuring {config.labels()['model']}")
         arrays = peak_bytes(config, federation, entity, relation, threads)
         seconds = timer.seconds(config) if timer else None
         size = max(most, now + CODE + arrays)

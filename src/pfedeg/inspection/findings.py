@@ -1,6 +1,7 @@
 """The inspection of a federation, with hints about what will limit training."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,8 +9,9 @@ from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.federation import Federation
 from pfedeg.inspection.client_sizes import ClientSize, client_size
 from pfedeg.inspection.leakage import Leakage, leakage
+from pfedeg.inspection.name_mending import Mend, find_mends, map_names
 from pfedeg.inspection.overlap import Overlap, overlap
-from pfedeg.inspection.spelling_variants import SpellingVariants, find_variants
+from pfedeg.inspection.spelling_variants import Difference, SpellingVariants, find_groups, find_variants
 from pfedeg.text import plural
 
 FEW = 100  # training triples below which a client hardly learns
@@ -27,6 +29,7 @@ class Hint:
         "no valid triples",
         "no test triples",
         "spelling variants",
+        "two spellings",
     ]
     client: ClientId | None
     text: str
@@ -40,6 +43,7 @@ class Inspection:
     overlap: Overlap
     leakage: Leakage
     spelling_variants: SpellingVariants
+    mends: tuple[Mend, ...]  # ways to let more names align
     hints: tuple[Hint, ...]
 
 
@@ -49,9 +53,11 @@ def inspect_federation(
     """Inspect a federation; pass its aligned entities and relations if they are already known."""
     entity, relation = entity or federation.shared(), relation or federation.shared("relation")
     clients = {client: client_size(graph) for client, graph in federation.graphs.items()}
-    common, variants = overlap(federation, entity, relation), find_variants(federation)
+    common, groups = overlap(federation, entity, relation), find_groups(federation)
+    variants = find_variants(groups)
+    mends = find_mends(federation, map_names(federation, groups)) if variants.number else ()
     hints = tuple(_hints(clients, common, variants))
-    return Inspection(clients, common, leakage(federation, entity, relation), variants, hints)
+    return Inspection(clients, common, leakage(federation, entity, relation), variants, mends, hints)
 
 
 def _hints(clients: dict[ClientId, ClientSize], common: Overlap, variants: SpellingVariants) -> Iterator[Hint]:
@@ -72,8 +78,16 @@ def _hints(clients: dict[ClientId, ClientSize], common: Overlap, variants: Spell
         if not size.test:
             yield Hint("no test triples", client, "no test triples: no final evaluation of this client")
     if variants.number:
-        kinds = ", ".join(f"{kind}: {count:,}" for kind, count in variants.differences.items())
         entities = plural(variants.number, "entity")
-        yield Hint(
-            "spelling variants", None, f"{entities} spelled differently by different clients will not align ({kinds})"
-        )
+        text = f"{entities} named differently by different clients will not align ({_kinds(variants.differences)})"
+        yield Hint("spelling variants", None, text)
+    for client in clients:
+        own = [variant for variant in variants.inside if variant.first_client == client]
+        if own:
+            counts = Counter(variant.difference for variant in own)
+            text = f"{plural(len(own), 'entity')} may have two names inside this client ({_kinds(counts)})"
+            yield Hint("two spellings", client, text)
+
+
+def _kinds(differences: Mapping[Difference, int]) -> str:
+    return ", ".join(f"{kind}: {count:,}" for kind, count in differences.items())

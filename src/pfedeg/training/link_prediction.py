@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split
+from pfedeg.graphs.naming import decoded
 from pfedeg.graphs.triples import normal
 from pfedeg.models.base import Mat, Model, Tables
 from pfedeg.text import suggest
 
+MAX_CANDIDATES = 5  # names in an error message
 MAX_SCORES = 1 << 24  # computed at a time
 
 
@@ -178,18 +180,23 @@ def parse_question(
 
 
 def look_up(kind: Literal["entity", "relation"], name: str, graph: KnowledgeGraph) -> int:
-    """The id of a name or unique display label; otherwise an error that suggests similar names."""
+    """The id of a name, unique display label or decoded IRI; otherwise an error that suggests similar names."""
     if not isinstance(name, str):
         raise InputError(f"{kind} {name!r}: not a text")
     ids, wanted = graph.entity_ids if kind == "entity" else graph.relation_ids, normal(name)
-    found = ids.get(wanted)
-    if found is not None:
-        return found
-    called = [each for each, label in graph.labels.items() if label == wanted and each in ids]
-    if len(called) > 1:
-        raise InputError(f"{kind} {name!r}: {len(called)} have this label; choose one: {', '.join(called[:5])}")
-    if not called:
-        labels = [label for each, label in graph.labels.items() if each in ids]
-        unknown = f"unknown {kind} {name!r}{suggest(wanted, [*ids, *labels])}"
-        raise InputError(unknown if name else f"the {kind} is missing")
-    return ids[called[0]]
+    if wanted in ids:
+        return ids[wanted]
+    plain = normal(name.strip())
+    for names, what in ((graph.names_by_label, "label"), (graph.names_by_decoded_iri, "decoded IRI")):
+        called = [each for each in names.get(plain, ()) if each in ids]
+        if len(called) > 1:
+            more = ", …" if len(called) > MAX_CANDIDATES else ""
+            candidates = ", ".join(called[:MAX_CANDIDATES])
+            raise InputError(f"{kind} {name!r}: {len(called)} have this {what}; choose one: {candidates}{more}")
+        if called:
+            return ids[called[0]]
+    if (other := next((each for each in (plain, decoded(plain)) if each in ids), None)) is not None:
+        return ids[other]
+    labels = [label for each, label in graph.labels.items() if each in ids]
+    unknown = f"unknown {kind} {name!r}{suggest(wanted, [*ids, *labels])}"
+    raise InputError(unknown if plain else f"the {kind} is missing")

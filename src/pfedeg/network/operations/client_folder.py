@@ -15,6 +15,7 @@ from pfedeg.files import create_folder, write_bytes, write_json, write_private
 from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.naming import Naming
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.alignment_secret import read_secret
@@ -32,6 +33,14 @@ class ClientConfig:
     server: str
     threads: int | None = None
     allowed: tuple[str, ...] = ()  # plug-ins that may be loaded
+    names: str = "full"  # how the graph's names are written before tokens are made
+    map: str | None = None  # a file of new names
+    prefixes: tuple[str, ...] = ()
+
+    def naming(self) -> Naming | None:
+        """The rules for names; None to take them exactly as they are."""
+        found = Naming.of(self.names, self.prefixes, self.map)
+        return None if found.is_plain else found
 
 
 class ClientFolder:
@@ -52,7 +61,8 @@ class ClientFolder:
         data = (
             config.data if config.data == "world" and not Path("world").exists() else str(Path(config.data).resolve())
         )
-        read_graph(data, name, 0)
+        config = replace(config, name=name, data=data, map=_resolved(config.map))
+        read_graph(config, 0)
         for identifier in config.allowed:
             check_plugin(identifier)
 
@@ -60,7 +70,7 @@ class ClientFolder:
             keys.make_pair(folder, name)
             write_bytes(folder / "ca.crt", ca.read_bytes())
             write_private(folder / "secret", secret.read_bytes())
-            write_json(folder / "client.json", asdict(replace(config, name=name, data=data)))
+            write_json(folder / "client.json", asdict(config))
             (folder / "runs").mkdir()
 
         create_folder(path.resolve(), fill)
@@ -77,13 +87,14 @@ class ClientFolder:
             raise InputError(f"{file}: damaged ({error})") from None
         try:
             name, data, server = found["name"], found["data"], found["server"]
-            allowed = tuple(found.get("allowed", ()))
-            if not all(isinstance(text, str) for text in (name, data, server, *allowed)):
+            allowed, prefixes = tuple(found.get("allowed", ())), tuple(found.get("prefixes", ()))
+            names, map_ = found.get("names", "full"), found.get("map")
+            if not all(isinstance(text, str) for text in (name, data, server, *allowed, names, map_ or "", *prefixes)):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
             hint = "it needs the texts name, data and server, and may have a list `allowed` of plug-ins"
             raise InputError(f"{file}: damaged; {hint}") from None
-        return ClientConfig(name, data, server, found.get("threads"), allowed)
+        return ClientConfig(name, data, server, found.get("threads"), allowed, names, map_, prefixes)
 
     @property
     def public(self) -> Path:
@@ -114,6 +125,18 @@ class ClientFolder:
         self.config = replace(self.config, allowed=tuple(identifiers))
         write_json(self.path / "client.json", asdict(self.config))
 
+    # Names
+
+    def set_naming(self, names: str, map: Path | None, prefixes: Sequence[str]) -> None:
+        """Write names another way, from the next run on; the client must be stopped."""
+        supervisor.check_stopped(self.path)
+        config = replace(
+            self._read_config(), names=names, map=_resolved(str(map) if map else None), prefixes=tuple(prefixes)
+        )
+        read_graph(config, 0)
+        self.config = config
+        write_json(self.path / "client.json", asdict(config))
+
     # The process
 
     def start(self) -> None:
@@ -135,7 +158,7 @@ class ClientFolder:
         keys.read_pair(self.path / "client.key")
         read_secret(self.path / "secret")
         parse_address(self.config.server)
-        read_graph(self.config.data, self.config.name, 0)
+        read_graph(self.config, 0)
 
     def write_status(self, state: str, detail: str = "") -> None:
         """Record what the process is doing, for `status`."""
@@ -205,11 +228,16 @@ def parse_address(server: str) -> str:
     return f"{found[1]}:{found[2]}"
 
 
-def read_graph(source: str, name: str, seed: int) -> KnowledgeGraph:
-    """The client's graph: the only one in a folder or file, or the one with its name."""
-    graphs = Federation.read(source, seed).graphs
+def _resolved(path: str | None) -> str | None:
+    return str(Path(path).resolve()) if path else None
+
+
+def read_graph(config: ClientConfig, seed: int) -> KnowledgeGraph:
+    """The client's graph, with names as the client writes them: the only one in its data, or the one with its name."""
+    graphs = Federation.read(config.data, seed, config.naming()).graphs
     if len(graphs) == 1:
         return next(iter(graphs.values()))
-    if name not in graphs:
-        raise InputError(f"{source}: holds {len(graphs)} clients, none called {name!r}{suggest(name, graphs)}")
-    return graphs[name]
+    if config.name not in graphs:
+        hint = suggest(config.name, graphs)
+        raise InputError(f"{config.data}: holds {len(graphs)} clients, none called {config.name!r}{hint}")
+    return graphs[config.name]

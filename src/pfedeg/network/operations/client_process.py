@@ -79,7 +79,7 @@ def make_agent(client: ClientFolder, log: Callable[[str], None]) -> ClientAgent:
     return ClientAgent(
         client.path / "runs",
         config.name,
-        lru_cache(1)(lambda seed: read_graph(config.data, config.name, seed)),
+        lru_cache(1)(lambda seed: read_graph(config, seed)),
         secret,
         fingerprint(secret),
         sign=signer.sign,
