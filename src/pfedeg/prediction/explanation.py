@@ -66,6 +66,8 @@ class Explainer:
         Empty if no other client has the entity, and for methods without shares.
         """
         run = self._run
+        if run.custom_strategy:  # the saved method is not the one that computed the shares
+            return {}
         owners = [name for name in run.clients if entity in run.graph(name).entity_ids]
         if len(owners) < 2:
             return {}

@@ -18,7 +18,7 @@ from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics, weighted
 from pfedeg.training.rounds import Round, Transport, run
-from pfedeg.training.run_folder import Arrays, RunFolder
+from pfedeg.training.run_folder import Arrays, RunFolder, custom_strategy
 
 CHECKPOINT_SECONDS = 5.0
 
@@ -265,6 +265,9 @@ class RunLoop(ABC):
             )
         if before.get("secret", "") != origin.get("secret", ""):
             raise InputError(f"{folder.path}: contains a run with another alignment secret; choose another --out")
+        if own := custom_strategy(before):
+            text = f"contains a run of an earlier version with a strategy of your own, {own}, which cannot be resumed"
+            raise InputError(f"{folder.path}: {text}; choose another --out")
         saved, wanted = folder.config().as_dict(), self.config.as_dict()
         for name in dict.fromkeys((*wanted, *saved)):
             if saved.get(name) != wanted.get(name):

@@ -20,9 +20,7 @@ from pfedeg.text import suggest
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
-from pfedeg.training.run_folder import RunFolder
-
-SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
+from pfedeg.training.run_folder import RunFolder, custom_strategy
 
 
 class Run:
@@ -71,8 +69,7 @@ class Run:
     @property
     def custom_strategy(self) -> str:
         """The class of a user's strategy, which schema 1 allowed in place of the method's; otherwise empty."""
-        strategy = self.provenance.get("strategy")
-        return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
+        return custom_strategy(self.provenance)
 
     @property
     def effective_settings(self) -> dict[str, Any]:
