@@ -126,9 +126,9 @@ def rewritten(page: str, shown: Sequence[Shown]) -> tuple[str, list[str]]:
     for each in shown:
         is_python = each.command not in page
         at = at if is_python else page.index(f"$ {each.command}", at) + len(each.command)
-        start = 0 if is_python else at
+        start, line = 0 if is_python else at, 0
         for old in each.lines:
-            new = _replacement(old, each.printed)
+            new, line = _replacement(old, each.printed, line)
             if new is None:
                 open_lines.append(f"{each.command}: {old}")
                 continue
@@ -140,16 +140,19 @@ def rewritten(page: str, shown: Sequence[Shown]) -> tuple[str, list[str]]:
     return page, open_lines
 
 
-def _replacement(old: str, printed: Sequence[str]) -> str | None:
-    """What to show in place of a line; None if that takes an author."""
+def _replacement(old: str, printed: Sequence[str], start: int) -> tuple[str | None, int]:
+    """What to show in place of a line, None if that takes an author; and from where on to look for the next one."""
     if old.strip() in ("…", "") or TIME.search(old):
-        return old
-    for line in printed:  # the same text with other numbers: keep what is omitted
-        match = _shape(" ".join(old.split())).fullmatch(" ".join(line.split()))
-        if match:
-            if "…" not in old:
-                return line.rstrip()
-            numbers = iter(match.groups())
-            return NUMBER.sub(lambda _, numbers=numbers: next(numbers), old)  # type: ignore[misc]
-    close = difflib.get_close_matches(old, printed, 1, SIMILAR)
-    return close[0].rstrip() if close and "…" not in old else None
+        return old, start
+    ahead = range(start, len(printed))
+    shape = _shape(" ".join(old.split()))
+    same = [at for at in ahead if shape.fullmatch(" ".join(printed[at].split()))]  # the same text, other numbers
+    at = next((at for at in same if alike(old, printed[at])), same[0] if same else None)
+    if at is not None:
+        match = shape.fullmatch(" ".join(printed[at].split()))
+        numbers = iter(match.groups() if match else ())
+        return (NUMBER.sub(lambda _: next(numbers), old) if "…" in old else printed[at].rstrip()), at + 1
+    close = difflib.get_close_matches(old, printed[start:], 1, SIMILAR)
+    if not close or "…" in old:
+        return None, start
+    return close[0].rstrip(), printed.index(close[0], start) + 1

@@ -123,6 +123,13 @@ def test_stale_output_is_rewritten_with_all_figures_of_the_page() -> None:
     assert [each.outdated for each in fresh] == [[], []]
 
 
+def test_lines_of_the_same_form_are_rewritten_in_their_order() -> None:
+    page = "```console\n$ pfedeg first\nstep 1 of 5\n…\nstep 9 of 5\n```\n"
+    ((command, lines),) = transcript.commands(page)
+    shown = [transcript.Shown(command, tuple(lines), ("step 2 of 6", "other", "step 8 of 6"))]
+    assert transcript.rewritten(page, shown)[0] == page.replace("1 of 5", "2 of 6").replace("9 of 5", "8 of 6")
+
+
 def test_output_that_needs_an_author_is_named() -> None:
     shown = _shown(["│ Single │ 0.3794 │", "nothing like it"])
     text, unclear = transcript.rewritten(SHOWN, shown)
