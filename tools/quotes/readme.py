@@ -10,7 +10,8 @@ from transcript import METRIC
 
 from pfedeg.training.saved_run import Run
 from quotes.choosing import SEEN, WORLD
-from quotes.reproduction import LISTED, MAIN, PAPER, kept
+from quotes.paper import PAPER, kept
+from quotes.reproduction import LISTED, MAIN
 
 FIXED = (
     "**218 times as fast as PyKEEN**",  # from the table below, which test_readme.py compares with docs/performance.md

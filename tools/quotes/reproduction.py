@@ -1,7 +1,5 @@
 """Figures of docs/reproduction.md."""
 
-import re
-from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -10,55 +8,13 @@ from figures import Quote, claim, quote, table
 from results import ROOT, history, result, valid_mrr
 
 from pfedeg.files import read_toml
+from quotes.paper import LABELS, PAPER, kept, markdown_table, small
 
 MAIN, TEN = "fb15k-237-fed3/transe", "fb15k-237-fed10/transe"
-LABELS = {
-    "single": "Single",
-    "fede": "FedE",
-    "fedec": "FedEC",
-    "collective": "Collective",
-    "pfedeg-star": "PFedEG\\*",
-    "pfedeg-plus": "PFedEG+",
-    "pfedeg-plus-reg": "PFedEG+\\_Reg",
-    "pfedeg-plus-init": "PFedEG+\\_Init",
-}
 METRICS = ("mrr", "hits@1", "hits@5", "hits@10")
 COLUMNS = ("single", "fede", "fedec", "pfedeg-star", "pfedeg-plus", "collective")
 FIXED = ()
 LISTED = ("single", "fede", "fedec", "collective", "pfedeg-star", "pfedeg-plus")  # in the order of the page
-
-
-@cache
-def _markdown_table(path: str, start: str) -> list[list[str]]:
-    """The cells of the table that begins with a header."""
-    text = (ROOT / "results" / path).read_text(encoding="utf-8")
-    lines = text[text.index(start) :].split("\n\n")[0].splitlines()
-    return [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in lines]
-
-
-@cache
-def _published() -> dict[str, dict[str, float]]:
-    """The paper's test MRR by data/model and method, as results/small/report.md lists it in brackets."""
-    header, _, *rows = _markdown_table("small/report.md", "|  | Collective |")
-    methods = [next(name for name, label in LABELS.items() if label == each) for each in header[1:]]
-    found: dict[str, dict[str, float]] = {}
-    for label, *cells in rows:
-        key = "/".join(label.split(" (")[0].lower().split(", "))
-        for method, cell in zip(methods, cells, strict=True):
-            if match := re.search(r"\((0\.\d+)\)", cell):
-                found.setdefault(key, {})[method] = float(match[1])
-    return found
-
-
-PAPER = _published()
-
-
-def kept(name: str, method: str, metric: str = "mrr", folder: str = "paper-tables") -> float:
-    """A weighted test metric of a kept run."""
-    return float(result(f"{folder}/{name}/{method}/seed-0")["test"]["weighted"][metric])
-
-
-small = partial(kept, folder="small/tables")
 
 
 def _papers_metrics(name: str, method: str) -> list[float]:
@@ -103,7 +59,7 @@ def _small_row(label: str, name: str, methods: tuple[str, ...]) -> Quote:
 
 def _lead(ahead: str, behind: str) -> tuple[float, float, float]:
     """A difference with its 95 % interval, as results/report.md has it."""
-    rows = _markdown_table("report.md", "| ahead | of |")[2:]
+    rows = markdown_table("report.md", "| ahead | of |")[2:]
     (found,) = [row for row in rows if row[:2] == [LABELS[ahead], LABELS[behind]]]
     low, high = (float(text) for text in found[3].split(" … "))
     return float(found[2]), low, high
