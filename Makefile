@@ -26,7 +26,7 @@ check: .venv/dev
 	$(BIN)/python tools/docs.py --check
 
 docs: .venv/dev
-	$(BIN)/python tools/docs.py
+	$(BIN)/python tools/docs.py --run
 
 notebook: .venv/dev
 	$(BIN)/python tools/run_notebook.py

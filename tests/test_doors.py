@@ -1,5 +1,6 @@
 """The four doors: a user-defined method, model, objective and optimiser in every command."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 import pfedeg
 from loopback import SECRET, Network, make_agents, start_run
 from pfedeg.cli.main import cli
+from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
 from pfedeg.training.config import REGISTRIES
 from pfedeg.training.run_folder import CHECKPOINT, RunFolder
@@ -119,6 +121,28 @@ def test_predict_explains(part: Part, run: Path) -> None:
     assert "without birch: rank " in text
 
 
+def test_runs_of_schema_1_with_a_strategy_class_do_not_pass_as_the_saved_method(data: Path, tmp_path: Path) -> None:
+    """Schema 1 saved the method FedE, even if a strategy class replaced it."""
+    pfedeg.Training(Federation.read(data), pfedeg.Config("fede", **TINY), out=tmp_path / "run").run()
+    words = ("predict", tmp_path / "run", "--client", "ash", "--head", "e12", "--relation", "near", "--known")
+    lines = json.loads(call(*words, "--explain", "--json").stdout)["predictions"]
+    assert any(line["influence"] for line in lines)
+    for name, drop, add in (
+        ("config.json", {"schema", "objective", "optimizer"}, {"p": None}),
+        ("provenance.json", {"labels"}, {"strategy": "BySize"}),
+    ):
+        content = json.loads((tmp_path / "run" / name).read_text())
+        content = {key: value for key, value in content.items() if key not in drop} | add
+        (tmp_path / "run" / name).write_text(json.dumps(content))
+    assert "BySize, TransE" in call("show", tmp_path / "run").output
+    lines = json.loads(call(*words, "--explain", "--json").stdout)["predictions"]
+    assert lines
+    assert all(not line["influence"] for line in lines)
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(InputError, match=r"a strategy of your own, BySize, which cannot be resumed; choose another"):
+        pfedeg.train(Federation.read(data), "fede", out=tmp_path / "run", resume=True, **TINY)
+
+
 def test_report_names_the_part(part: Part, run: Path, data: Path, tmp_path: Path) -> None:
     call("train", data, *[f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()], "--method", "fede",
          "--out", run.parent / "fede")  # fmt: skip
@@ -126,6 +150,28 @@ def test_report_names_the_part(part: Part, run: Path, data: Path, tmp_path: Path
     text = (tmp_path / "report.html").read_text()
     assert part.label in text or part.identifier in text
     assert "FedE" in text
+
+
+@pytest.mark.parametrize("name", ["a-mine", "z-mine"], ids=["before fede", "after fede"])
+def test_report_lists_both_runs_whatever_the_folders_are_called(
+    part: Part, data: Path, tmp_path: Path, name: str
+) -> None:
+    """Two runs that differ in nothing but the part."""
+    for folder, settings in (("fede", TINY), (name, {**TINY, part.kind: part.identifier})):
+        config = pfedeg.Config(**{"method": "fede", **settings})
+        pfedeg.Training(Federation.read(data), config, out=tmp_path / "runs" / folder).run()
+    call("report", tmp_path / "runs", "--quick", "--format", "csv", "--out", tmp_path / "report.csv")
+    with (tmp_path / "report.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["client"]]
+    results = [json.loads((tmp_path / "runs" / each / "result.json").read_text()) for each in ("fede", name)]
+    expected = [(result["method"], str(result["test"]["weighted"]["mrr"])) for result in results]
+    assert sorted((row["method"], row["test_mrr"]) for row in rows) == sorted(expected)
+    assert (part.kind == "method") == (part.identifier in {row["method"] for row in rows})
+    call("report", tmp_path / "runs", "--quick", "--out", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# Results\n\n2 finished runs")
+    assert "(as " not in text  # how a repeated run is listed
+    assert part.label in text or part.identifier in text
 
 
 def test_export(part: Part, run: Path, tmp_path: Path) -> None:

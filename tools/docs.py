@@ -1,15 +1,20 @@
-"""Generates parts of the docs: settings, API reference, line numbers of links. --check only compares.
+"""Generates parts of the docs: settings, API reference, line numbers of links, figures. --check only compares.
 
 A link such as [`mix` methods/mixing.py:46](../src/pfedeg/methods/mixing.py#L46) is updated to the line that defines
-the name.
+the name. Figures quoted from committed results are updated as tools/quotes says. --run also runs the commands that
+README and tutorial show, and updates the shown output and the figures quoted from it, which takes some minutes.
 """
 
 import argparse
 import re
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import figures
+import quotes
+import transcript
 from api_page import api_page, undocumented
 
 from pfedeg.settings import Value
@@ -129,10 +134,34 @@ def follow_links(page: Path, text: str) -> tuple[str, list[str]]:
     return LINK.sub(update, text), broken
 
 
+def quote_results(page: Path, text: str) -> tuple[str, list[str]]:
+    """The text with current figures from committed results; figures that have no source, and claims that fail."""
+    name = str(page.relative_to(ROOT))
+    checked = figures.check(text, quotes.COMMITTED.get(name, []))
+    problems = [each for each in checked.problems if " is now " not in each]
+    if name not in quotes.MADE and page.parent.name == "docs":  # tests cover pages with runs, which need the runs
+        found = figures.without_source(text, quotes.COMMITTED.get(name, []), quotes.FIXED.get(name, ()))
+        problems += [f"no source for a figure (tools/quotes): {each}" for each in found]
+    return checked.text, [f"{name}: {each}" for each in problems]
+
+
+def run_page(page: Path, text: str) -> tuple[str, list[str]]:
+    """The text with the output that its commands print now, and what needs an author."""
+    name = str(page.relative_to(ROOT))
+    with tempfile.TemporaryDirectory() as folder:
+        shown = transcript.run_page(text, Path(folder))
+        text, unclear = transcript.rewritten(text, shown)
+        checked = figures.check(text, quotes.of_runs(name, Path(folder)))
+    problems = [f"not printed, edit by hand: {line}" for line in unclear]
+    problems += [each for each in checked.problems if " is now " not in each]
+    return checked.text, [f"{name}: {each}" for each in problems]
+
+
 def main() -> None:
     """Write the generated parts, or check them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if anything is out of date")
+    parser.add_argument("--run", action="store_true", help="run the commands of pages that show their output")
     options = parser.parse_args()
     problems = [f"no docstring: {name}" for name in undocumented()]
     stale = []
@@ -143,7 +172,11 @@ def main() -> None:
             after = generated[page]()
         else:
             after, broken = follow_links(page, before)
-            problems += broken
+            after, unsourced = quote_results(page, after)
+            problems += broken + unsourced
+            if options.run and str(page.relative_to(ROOT)) in quotes.MADE:
+                after, unclear = run_page(page, after)
+                problems += unclear
         if after != before:
             stale.append(str(page.relative_to(ROOT)))
             if not options.check:

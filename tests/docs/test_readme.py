@@ -1,70 +1,20 @@
-"""The README is up to date: its transcripts, Python examples, picture and links are checked.
+"""The README is up to date: its shown output, figures, picture and links are checked."""
 
-In a transcript, `$ ` starts a command and `…` stands for omitted text. Text must agree to the letter; metrics,
-ranks and shares may differ a little, since another processor rounds differently, and times may be anything.
-"""
-
-import contextlib
-import io
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import figures
 import pytest
+import quotes
 import readme_picture
+import transcript
 
+import docs
 from pfedeg.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-TIME = re.compile(r"\d+ min \d+ s|(?:under )?\d+ s\b")
 DARK = re.compile(r"prefers-color-scheme: dark\) \{.*?\n\}", re.S)
-TOLERANCE = 0.03
-
-
-def blocks(kind: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", page, re.M | re.S)
-
-
-def transcript(page: str = README) -> Iterator[tuple[str, list[str]]]:
-    """Each command in a page's console blocks, with its documented output."""
-    for block in blocks("console", page):
-        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            command, *lines = part.rstrip("\n").split("\n")
-            yield command, lines
-
-
-def differences(expected: list[str], actual: list[str]) -> list[str]:
-    """Documented lines that are missing from the output."""
-    missing, start = [], 0
-    for line in expected:
-        if line.strip() in ("…", ""):
-            continue
-        found = next((i for i in range(start, len(actual)) if alike(line, actual[i])), None)
-        if found is None:
-            missing.append(line)
-        else:
-            start = found + 1
-    return missing
-
-
-def alike(expected: str, actual: str) -> bool:
-    expected, actual = (TIME.sub("some time", " ".join(text.split())) for text in (expected, actual))
-    shape = re.escape(NUMBER.sub("#", expected)).replace("…", ".*")
-    if not re.fullmatch(shape, NUMBER.sub("#", actual)):
-        return False
-    rough = "rank " in expected or "%" in expected
-    return all(close(a, b, rough) for a, b in zip(NUMBER.findall(expected), NUMBER.findall(actual), strict=False))
-
-
-def close(a: str, b: str, rough: bool) -> bool:
-    if rough:
-        return abs(float(a) - float(b)) <= max(3, 0.3 * float(a))
-    return a == b or ("." in a and abs(float(a) - float(b)) <= TOLERANCE * max(1, abs(float(a))))
 
 
 @pytest.fixture(scope="module")
@@ -72,43 +22,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("readme")
 
 
-def follow(page: str, folder: Path) -> None:
-    """Run the commands of a page, and compare what they print."""
-    commands = list(transcript(page))
-    assert commands, "the page shows no transcript"
-    for command, expected in commands:
-        words = shlex.split(command)
-        start = {"pfedeg": ["-m", "pfedeg"], "python": [str(ROOT / words[1])]}[words[0]]
-        rest = words[1:] if words[0] == "pfedeg" else words[2:]
-        done = subprocess.run([sys.executable, *start, *rest], cwd=folder, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        missing = differences(expected, (done.stderr + done.stdout).split("\n"))
-        assert not missing, f"`{command}` no longer prints:\n" + "\n".join(missing) + "\n\nbut:\n" + done.stdout
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> list[transcript.Shown]:
+    """What the README's commands and Python example print."""
+    return transcript.run_page(README, folder)
 
 
-def test_transcripts(folder: Path) -> None:
-    follow(README, folder)
+def test_shown_output_is_up_to_date(shown: list[transcript.Shown]) -> None:
+    assert len(shown) >= 3
+    assert [(each.command, each.outdated) for each in shown if each.outdated] == [], "run `make docs`"
 
 
-def test_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    example = "".join(blocks("python"))
-    documented = re.findall(r"^# → (.*)$", example, re.M)
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        exec(compile(example, "README.md", "exec"), {})
-    assert documented
-    missing = differences(documented, output.getvalue().split("\n"))
-    assert not missing, f"the Python example no longer prints {missing}, but:\n{output.getvalue()}"
+def test_figures_quoted_from_the_demo(shown: list[transcript.Shown], folder: Path) -> None:
+    made = quotes.of_runs("README.md", folder)
+    assert figures.check(README, made).problems == [], "run `make docs`"
+    assert docs.quote_results(ROOT / "README.md", README) == (README, []), "run `make docs`"
+    assert figures.without_source(README, [*made, *quotes.COMMITTED["README.md"]], quotes.FIXED["README.md"]) == []
 
 
 def test_the_first_example_has_ten_lines() -> None:
-    assert len(blocks("python")[0].splitlines()) <= 11
+    assert len(transcript.blocks("python", README)[0].splitlines()) <= 11
 
 
-def test_picture_is_up_to_date(folder: Path) -> None:
-    if not (folder / "runs" / "demo" / "pfedeg-plus" / "result.json").exists():
-        subprocess.run([sys.executable, "-m", "pfedeg", "demo"], cwd=folder, check=True, capture_output=True)
+def test_picture_is_up_to_date(shown: list[transcript.Shown], folder: Path) -> None:
     new = readme_picture.picture(folder / "runs" / "demo", "svg").decode()
     old = (ROOT / "docs" / "plots" / "demo.svg").read_text(encoding="utf-8")
     assert "docs/plots/demo.svg" in README
@@ -120,17 +56,17 @@ def test_picture_is_up_to_date(folder: Path) -> None:
 
 
 def drawn_alike(old: str, new: str) -> bool:
-    """Whether two pictures agree: shares within a percentage point, MRR within 0.03, everything else equal."""
+    """Whether two pictures agree: shares within a percentage point, MRR within 0.02, everything else equal."""
     if old.endswith("%") and new.endswith("%"):
         return abs(float(old[:-1]) - float(new[:-1])) <= 1
     if old.startswith(".") and new.startswith("."):
-        return abs(float(old) - float(new)) <= TOLERANCE
+        return abs(float(old) - float(new)) <= transcript.METRIC
     return old == new
 
 
 def test_speed_table_agrees_with_the_performance_page() -> None:
     rows = re.findall(r"^\| [^|]*times as fast as Py[^|]*\|(.*)\|$", README, re.M)
-    factors = [factor for row in rows for factor in NUMBER.findall(row)]
+    factors = [factor for row in rows for factor in transcript.NUMBER.findall(row)]
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert len(factors) == 8
     assert [factor for factor in factors if f" {factor}×" not in page] == []

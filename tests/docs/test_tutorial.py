@@ -1,22 +1,41 @@
-"""The tutorial's commands work as described, and its table has their results."""
+"""The tutorial's commands print what it shows, and its figures are those of its runs."""
 
-import json
-import re
 from pathlib import Path
 
+import figures
 import pytest
-from test_readme import ROOT, follow
+import quotes
+import transcript
 
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = "docs/tutorial.md"
+TUTORIAL = (ROOT / PAGE).read_text(encoding="utf-8")
 
 
-def test_tutorial_commands_and_table(tmp_path: Path) -> None:
-    follow(TUTORIAL, tmp_path)
-    results = [json.loads((tmp_path / "runs" / name / "result.json").read_text()) for name in ("single", "together")]
-    clients = [result["test"]["clients"] for result in results]
-    rows = re.findall(r"^\| (\w+) \| (0\.\d+) \| (0\.\d+) \|$", TUTORIAL, re.M)
-    assert sorted(name for name, _, _ in rows) == sorted(clients[0])
-    for name, *expected in rows:
-        assert [each[name]["mrr"] for each in clients] == pytest.approx([float(text) for text in expected], abs=0.03)
-        assert clients[1][name]["mrr"] > clients[0][name]["mrr"]
-    assert "| better |" not in (tmp_path / "report.md").read_text()  # --quick
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tutorial")
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> list[transcript.Shown]:
+    return transcript.run_page(TUTORIAL, folder)
+
+
+def test_shown_output_is_up_to_date(shown: list[transcript.Shown], folder: Path) -> None:
+    assert len(shown) >= 10
+    assert [(each.command, each.outdated) for each in shown if each.outdated] == [], "run `make docs`"
+    assert "| better |" not in (folder / "report.md").read_text()  # --quick
+
+
+def test_figures_are_those_of_the_runs(shown: list[transcript.Shown], folder: Path) -> None:
+    found = quotes.of_runs(PAGE, folder)
+    assert figures.check(TUTORIAL, found).problems == [], "run `make docs`"
+    assert figures.without_source(TUTORIAL, found, quotes.FIXED[PAGE]) == []
+
+
+def test_leakage_is_told(shown: list[transcript.Shown]) -> None:
+    """What `inspect` says of the test triples stands on the page."""
+    (inspected,) = [each for each in shown if each.command.startswith("pfedeg inspect")]
+    assert any("reversed in train" in line and "transit (64.5%)" in line for line in inspected.printed)
+    assert "**Leakage.**" in TUTORIAL

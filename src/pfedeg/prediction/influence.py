@@ -86,6 +86,8 @@ class InfluenceMeasure:
 
 def _find_changes(run: Run, client: ClientId) -> tuple[dict[ClientId | None, Change], dict[ClientId, dict[int, float]]]:
     """What the last mix took from each other client, and from all together; and each one's share per entity."""
+    if run.custom_strategy:  # the saved method is not the one that mixed
+        raise UnknownInfluenceError(f"a strategy of your own, {run.custom_strategy}, does not say who contributed")
     config, label = run.config, run.label("method")
     if not config.method_type.is_federated:
         raise UnknownInfluenceError(f"{label} exchanges nothing")

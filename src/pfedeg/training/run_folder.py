@@ -30,6 +30,7 @@ CHECKPOINT = "checkpoint.safetensors"
 MIX = "mix.safetensors"
 RECEIVED = "received.safetensors"
 SCHEMA = 2  # of the files in a run folder
+SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
 
 
 class RunFolder:
@@ -265,6 +266,12 @@ def saved_settings(content: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise InputError(f"{name}: {value!r} is neither a number nor a text")
     return found
+
+
+def custom_strategy(provenance: Mapping[str, Any]) -> str:
+    """The class of a user's strategy, which schema 1 allowed in place of the method's; otherwise empty."""
+    strategy = provenance.get("strategy")
+    return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
 
 
 def provenance(fingerprint: str, source: str, seed: int) -> dict[str, Any]:

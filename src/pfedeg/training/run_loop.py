@@ -22,7 +22,7 @@ from pfedeg.training.last_mix import Mix
 from pfedeg.training.progress import rounds_with_progress
 from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.rounds import Round, Transport, run
-from pfedeg.training.run_folder import Arrays, RunFolder
+from pfedeg.training.run_folder import Arrays, RunFolder, custom_strategy
 from pfedeg.training.run_result import check_result, check_rounds, make_result, summary
 
 CHECKPOINT_SECONDS = 5.0
@@ -307,6 +307,9 @@ class RunLoop(ABC):
             )
         if before.get("secret", "") != origin.get("secret", ""):
             raise InputError(f"{folder.path}: contains a run with another alignment secret; choose another --out")
+        if own := custom_strategy(before):
+            text = f"contains a run of an earlier version with a strategy of your own, {own}, which cannot be resumed"
+            raise InputError(f"{folder.path}: {text}; choose another --out")
         saved, wanted = folder.config().as_dict(), self.config.as_dict()
         self._more_rounds = self._can_continue and self.config.rounds > folder.config().rounds
         for name in dict.fromkeys((*wanted, *saved)):

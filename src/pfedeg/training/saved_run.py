@@ -25,10 +25,8 @@ from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.last_mix import Change, SavedMix
 from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
 from pfedeg.training.result_tables import history_table, metrics_table
-from pfedeg.training.run_folder import RunFolder
+from pfedeg.training.run_folder import RunFolder, custom_strategy
 from pfedeg.training.run_result import check_result, check_rounds
-
-SCHEMA_1_STRATEGIES = ("Single", "FedE", "PFedEGStar", "PFedEGPlus")  # all others were users' own classes
 
 
 class Run:
@@ -79,8 +77,7 @@ class Run:
     @property
     def custom_strategy(self) -> str:
         """The class of a user's strategy, which schema 1 allowed in place of the method's; otherwise empty."""
-        strategy = self.provenance.get("strategy")
-        return strategy if isinstance(strategy, str) and strategy not in SCHEMA_1_STRATEGIES else ""
+        return custom_strategy(self.provenance)
 
     @property
     def effective_settings(self) -> dict[str, Any]:
