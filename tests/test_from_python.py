@@ -81,7 +81,9 @@ def test_report_in_latex(runs: Path, tmp_path: Path, by_name: bool) -> None:
     assert source.startswith("% Results: 3 finished runs in ")
     assert r"\usepackage{booktabs}" in source.splitlines()[1]
     cells = check_latex(source)
-    assert any("\\textbf{0." in cell for row in cells for cell in row)
+    run_cli("report", runs, "--out", tmp_path / "report.md", "--quick")
+    bold = sum("\\textbf{" in cell for row in cells for cell in row)
+    assert bold == (tmp_path / "report.md").read_text().count("**") // 2
     assert [row[0] for row in cells].count("PFedEG+") >= 1
     labels = re.findall(r"\\label\{(.*?)\}", source)
     assert len(labels) == len(set(labels)) == source.count("\\begin{table}") > 2

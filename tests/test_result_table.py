@@ -34,10 +34,12 @@ def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     def frame(rows: Any, columns: Any) -> Any:
         return rows, columns
 
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=frame))
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=frame, __spec__=object()))
     assert TABLE.to_pandas() == (list(TABLE), list(TABLE.columns))
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match="to_pandas needs pandas: pip install pandas; to_arrow works without it"):
+    with pytest.raises(
+        InputError, match=r"to_pandas needs pandas: pip install 'pfedeg\[pandas\]'; to_arrow works with"
+    ):
         TABLE.to_pandas()
 
 

@@ -9,6 +9,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "flower": ("flwr", "cryptography", "httpx"),
     "pykeen": ("torch", "pykeen"),
+    "pandas": ("pandas",),
     "bench": ("torch", "pykeen"),
 }
 

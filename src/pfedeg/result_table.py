@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfedeg.errors import InputError
+from pfedeg.extras import require
 from pfedeg.latex import booktabs, escape
 from pfedeg.text import suggest
 
@@ -45,11 +46,10 @@ class ResultTable:
         return pa.Table.from_arrays(list(columns), names=list(self.columns))
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame. Needs pandas, which pfedeg does not install."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("to_pandas needs pandas: pip install pandas; to_arrow works without it") from None
+        """A pandas.DataFrame. Needs the extra pandas."""
+        require("pandas", "to_pandas", "to_arrow works without it")
+        import pandas as pd
+
         return pd.DataFrame([dict(row) for row in self], columns=list(self.columns))
 
     def to_csv(self) -> str:

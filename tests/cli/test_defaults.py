@@ -27,7 +27,7 @@ def shown(command: str) -> dict[str, str]:
     found = {}
     for name, rest in zip(parts[1::2], parts[2::2], strict=True):
         match = re.search(r"\[([^\]]+)\]", rest)
-        found[name.replace("-", "_")] = match[1] if match else ""
+        found[name.replace("-", "_")] = match[1].removeprefix("default: ") if match else ""
     return found
 
 

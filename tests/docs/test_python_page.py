@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 import run_notebook
-from test_readme import ROOT, blocks, differences
+from test_readme import ROOT
+from transcript import blocks, located
 
 import pfedeg
 from test_result_table import check_latex
 
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 NOTEBOOK = ROOT / "examples" / "first_steps.ipynb"
+
+
+def differences(shown: list[str], printed: list[str]) -> list[str]:
+    """Shown lines that are no longer printed."""
+    return [line for line, at in zip(shown, located(shown, printed), strict=True) if at is None]
 
 
 class Writer:

@@ -115,8 +115,8 @@ PLANS = sorted(path.relative_to(ROOT) for path in (ROOT / "plans").glob("**/*.to
 def test_the_plans_of_the_repository_can_be_read(plan: Path) -> None:
     runs = Plan.read(ROOT / plan).runs
     assert len({run.name for run in runs}) == len(runs)
-    papers = all(run.config.dim == 128 and run.config.negatives == 256 for run in runs)
-    assert papers == (plan.parent == Path("plans"))  # those in folders are short
+    if plan.parent == Path("plans"):  # the paper's settings; those in folders are short, or vary them
+        assert all(run.config.dim == 128 and run.config.negatives == 256 for run in runs)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)

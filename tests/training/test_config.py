@@ -175,7 +175,7 @@ MISSPELT = Method("misspelt", "Misspelt", lambda settings, threads: Alone(), def
     [
         (RESERVED, "the command line has a setting 'threads' too; rename it"),
         (BAD_DEFAULT, "default of power: -1.0 is out of range; it must be at least 0"),
-        (MISSPELT, "a default for an unknown setting, 'rouns'; did you mean 'rounds'?"),
+        (MISSPELT, "a default for an unknown setting, 'rouns'; did you mean 'rounds'"),
     ],
 )
 def test_methods_with_impossible_settings_are_refused(method: Method, message: str) -> None:

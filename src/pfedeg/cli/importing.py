@@ -191,11 +191,12 @@ def _split(option: str, text: str | None) -> list[str] | None:
 
 def _is_header(row: "FirstRow") -> bool:
     """Ask on a terminal whether a first row is a header; elsewhere refuse to guess."""
-    names = ", ".join(map(printable, row.names))
+    from pfedeg.importing.table_columns import refuse_to_guess
+
     if sys.stdin.isatty() and sys.stderr.isatty():
+        names = ", ".join(map(printable, row.names))
         return click.confirm(f"{row.source}, line 1 is ({names}). Is it a header?", default=True, err=True)
-    text = f"{row.source}, line 1: ({names}) may be a header; add --header if it is one"
-    raise InputError(f"{text}, or --no-header if it is a triple")
+    return refuse_to_guess(row)
 
 
 def _rename_clients(sources: tuple[str, ...], out: Path, naming: "Naming", force: bool, as_json: bool) -> None:

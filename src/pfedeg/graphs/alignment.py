@@ -72,7 +72,7 @@ class Shared:
         return {client: np.sort(ids[self.owners[ids] > 1]) for client, ids in self.ids.items()}
 
     def owned(self, client: ClientId, other: ClientId) -> NDArray[np.bool_]:
-        """Which of a client's shared ids another client has, too."""
+        """Which of the shared ids of a `client` the `other` has, too."""
         return np.isin(self.travelling[client], self.travelling[other], assume_unique=True)
 
     @cached_property

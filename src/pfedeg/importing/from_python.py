@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pfedeg.errors import InputError
-from pfedeg.files import check_free
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
+from pfedeg.graphs.name_pairs import read_pairs
+from pfedeg.graphs.naming import Naming
 from pfedeg.graphs.splitting import split_graph
 from pfedeg.graphs.triples import Triples
 from pfedeg.importing.dispatch import read
 from pfedeg.importing.graph_builder import GraphBuilder, ImportOptions
-from pfedeg.importing.output import summary, write
+from pfedeg.importing.output import check, summary, write
 from pfedeg.importing.sources import FEDERATIONS, FORMATS, find_sources
+from pfedeg.importing.table_columns import refuse_to_guess, settle_first_rows
 from pfedeg.text import suggest
 from pfedeg.training.progress import ProgressLine
 
@@ -38,21 +40,28 @@ def import_client(
     out: str | Path | None = None,
     *,
     format: str | None = None,
+    names: str = "full",
+    map: str | Path | None = None,
+    prefixes: Sequence[str] = (),
+    labels: str | Path | None = None,
+    force: bool = False,
     progress: bool = False,
     **options: Any,
 ) -> Imported:
     """Read RDF, CSV, TSV or Parquet files as one client: `import_client("hospital.ttl", "federation/north")`.
 
     `sources` is a file, a folder, or several of them. With `out`, the client is written to this new folder, or to this
-    .parquet file. `format` is as in `pfedeg import --format` (default: detected), and `progress` shows on stderr how
-    far the reading is. All other `options` are those of `pfedeg import`, with the same names and defaults: `literals`,
-    `buckets`, `blank`, `on_error`, `language`, `delimiter`, `columns` (a list of three), `header`.
+    .parquet file; `force` replaces an earlier import. `progress` shows on stderr how far the reading is. All other
+    arguments are those of `pfedeg import`, with the same defaults: `format`, `names`, `map`, `prefixes` and `labels`,
+    and as `options` `literals`, `buckets`, `blank`, `on_error`, `language`, `delimiter`, `columns` and `label_columns`
+    (lists of three), `header`.
     """
     _check(options)
+    naming = Naming.of(names, prefixes, map)
     if format is not None and format not in FORMATS:
         raise InputError(f"unknown format {format!r}{suggest(format, FORMATS)}")
     if out is not None:
-        check_free(Path(out))
+        check(Path(out), force)
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
     if not paths:
         raise InputError("sources: there is nothing to import")
@@ -66,10 +75,12 @@ def import_client(
         if progress:
             line.show(f"{statements:,} statements")
 
-    builder = GraphBuilder(ImportOptions(**options), show)
+    builder = GraphBuilder(ImportOptions(naming=naming, **options), show)
+    builder.labels.add_file(read_pairs(Path(labels), ("name", "label")) if labels else [])
     try:
         for source in found:
             read(source, builder)
+        settle_first_rows(builder, refuse_to_guess)
         graph = builder.finish()
     finally:
         line.clear()
@@ -78,22 +89,24 @@ def import_client(
         dropped = ", ".join(f"{kind}: {many:,}" for kind, many in builder.dropped.items())
         raise InputError(f"{found[0].name}: no triples to import{f' (dropped: {dropped})' if dropped else ''}")
     if out is not None:
-        write(Path(out), graph, report)
+        write(Path(out), graph, report, force)
     return Imported(Triples(graph.entities, graph.relations, graph.triples), graph.labels, report)
 
 
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse what the command line refuses."""
-    kinds = get_type_hints(ImportOptions)
+    kinds = {name: kind for name, kind in get_type_hints(ImportOptions).items() if name != "naming"}
     for name, value in options.items():
         if name not in kinds:
             raise InputError(f"unknown option {name!r}{suggest(name, kinds)}")
         allowed = get_args(kinds[name]) if get_origin(kinds[name]) is Literal else ()
         if allowed and value not in allowed:
             raise InputError(f"{name}: unknown value {value!r}{suggest(str(value), allowed)}")
-    buckets, columns = options.get("buckets", MIN_BUCKETS), options.get("columns")
+    buckets = options.get("buckets", MIN_BUCKETS)
     if not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
         raise InputError(f"buckets: {buckets!r} is out of range; it must be {MIN_BUCKETS} to {MAX_BUCKETS}")
-    is_list = isinstance(columns, list | tuple) and len(columns) == 3 and all(isinstance(each, str) for each in columns)
-    if columns is not None and not is_list:
-        raise InputError(f"columns: expected head, relation and tail, as in ['1', '2', '3'], not {columns!r:.80}")
+    for name in ("columns", "label_columns"):
+        columns = options.get(name)
+        is_list = isinstance(columns, list | tuple) and len(columns) == 3 and all(isinstance(e, str) for e in columns)
+        if columns is not None and not is_list:
+            raise InputError(f"{name}: expected head, relation and tail, as in ['1', '2', '3'], not {columns!r:.80}")

@@ -8,6 +8,7 @@ from pfedeg.graphs.naming import is_iri
 from pfedeg.graphs.triples import ROLES, normal
 from pfedeg.importing.graph_builder import FirstRow, GraphBuilder, ImportOptions
 from pfedeg.importing.sources import Source
+from pfedeg.text import printable
 
 MANY = 10  # rows without any name of the first row, which make that look like a header
 HEADINGS = (
@@ -57,6 +58,13 @@ def find_columns(source: Source, first: Sequence[str], options: ImportOptions) -
         has_header,
         has_header or options.header is not None,
     )
+
+
+def refuse_to_guess(row: FirstRow) -> bool:
+    """For `settle_first_rows` where nobody can be asked."""
+    names = ", ".join(map(printable, row.names))
+    text = f"{row.source}, line 1: ({names}) may be a header; add --header if it is one"
+    raise InputError(f"{text}, or --no-header if it is a triple")
 
 
 def settle_first_rows(builder: GraphBuilder, is_header: Callable[[FirstRow], bool]) -> None:

@@ -37,13 +37,16 @@ class Hint:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All results that need no training: sizes of `clients`, `overlap`, `leakage`, `spelling_variants` and `hints`."""
+    """All results that need no training: sizes of `clients`, `overlap`, `leakage`, `spelling_variants` and `hints`.
+
+    `mends` are ways to let more names align.
+    """
 
     clients: dict[ClientId, ClientSize]
     overlap: Overlap
     leakage: Leakage
     spelling_variants: SpellingVariants
-    mends: tuple[Mend, ...]  # ways to let more names align
+    mends: tuple[Mend, ...]
     hints: tuple[Hint, ...]
 
 

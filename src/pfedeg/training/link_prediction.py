@@ -25,7 +25,7 @@ MAX_SCORES = 1 << 24  # computed at a time
 class Prediction:
     """One answer: an `entity` with its display `label`, its `rank` and `score`, and the split in which it is `known`.
 
-    `probability` is the probability of being correct, if the run is calibrated.
+    `probability` is the probability of being correct, if the run is calibrated; it rests on so many `cases`.
     """
 
     rank: int

@@ -45,6 +45,7 @@ class Round:
 
     `metrics` of all clients on validation triples are there if the round was evaluated. `weights` is the relation graph
     W of the method, `bytes_up` and `bytes_down` is what clients sent and received, `state` that of the strategy.
+    `mix` is the last mix in the evaluated tables, for explanations; users see None.
     """
 
     number: int
@@ -56,7 +57,7 @@ class Round:
     bytes_up: int
     bytes_down: int
     state: State  # of the strategy, for checkpoints
-    mix: Mix | None = None  # the last mix in the evaluated tables; dropped before users see the round
+    mix: Mix | None = None
 
 
 def run(
