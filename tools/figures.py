@@ -17,9 +17,9 @@ FIGURE = re.compile(
     r"(?<![\w.,/])(?:[+−-]?\d+\.\d{2,}(?![\w.])|\d+(?:\.\d+)?(?: %|×| times as fast)|\d{1,3}(?:,\d{3})+)(?![\w])"
 )
 OTHER = re.compile(  # what only looks like a measurement: code, comments, targets of links, versions, licences
-    r"^```.*?^```|^    \S.*?$|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)"
+    r"^```.*?^```|^ {4,}\S.*?$|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)"
     r"|(?:PyKEEN|Flower|Python|numba|torch|gensim|TensorBoard|BigGraph|CC BY)\S*\s+[\d.]+(?: (?:and|or) [\d.]+)?"
-    r"|95 %(?= ?[:\w]* interval|:)",
+    r"|95 %(?= ?[:\w]* interval| margin|:)",
     re.M | re.S,
 )
 MACHINE = re.compile(r"<!-- machine: [^>]+-->.*?(?=^#|\Z)|<!-- machine page: [^>]+-->.*", re.M | re.S)

@@ -252,6 +252,7 @@ QUOTES = [
         PAPER[NELL]["fede"],
         PAPER[NELL]["single"],
     ),
+    quote("such as FedE evaluated after training on NELL ({})", _weighted(NELL_AFTER)),
     quote(
         "FedE has {}, above Single and below PFedEG+ ({}): half of PFedEG+'s lead of {}",
         _weighted(NELL_AFTER),
