@@ -10,9 +10,17 @@ from hypothesis import settings
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.splitting import split_graph
 from pfedeg.graphs.triples import Named
+from pfedeg.training.config import REGISTRIES
 
 settings.register_profile("pfedeg", deadline=None, derandomize=True)  # no deadlines, reproducible examples
 settings.load_profile("pfedeg")
+
+
+@pytest.fixture(autouse=True)
+def _only_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget plug-ins that other tests have loaded: their labels are names, and their settings are options."""
+    for registry in REGISTRIES.values():
+        monkeypatch.setattr(registry, "_loaded", {})
 
 
 def ring(offset: int, size: int, relations: tuple[str, ...]) -> Named:

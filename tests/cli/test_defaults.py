@@ -13,13 +13,6 @@ from pfedeg.models.registry import MODELS
 from pfedeg.training.config import REGISTRIES, Config, all_settings, configure
 
 
-@pytest.fixture(autouse=True)
-def _only_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget plug-ins that other tests have loaded: their settings are options, too."""
-    for registry in REGISTRIES.values():
-        monkeypatch.setattr(registry, "_loaded", {})
-
-
 def shown(command: str) -> dict[str, str]:
     """The default of every option in a command's help."""
     text = " ".join(CliRunner().invoke(cli, [command, "--help"]).stdout.split())
