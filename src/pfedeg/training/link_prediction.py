@@ -1,5 +1,6 @@
 """Answers to questions (h, r, ?) and (?, r, t) from a client's tables, with names."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError
+from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side, Split
 from pfedeg.graphs.naming import decoded
 from pfedeg.graphs.triples import normal
@@ -74,7 +76,7 @@ class Answerer:
         calibration: Calibration | None = None,
     ) -> None:
         """Index the known answers of the graph once."""
-        self._engine, self._model, self._tables, self._graph, self.side = engine, model, tables, graph, side
+        self._engine, self._model, self._tables, self.graph, self.side = engine, model, tables, graph, side
         self._calibration = calibration
         self._known = {split: graph.known(side, [split]) for split in SPLITS}
 
@@ -89,8 +91,8 @@ class Answerer:
             raise InputError(f"k: {k!r} is not a whole number")
         if k < 1:
             raise InputError(f"k: {k} is out of range; it must be at least 1")
-        k = min(k, len(self._graph.entities))
-        step = max(1, MAX_SCORES // len(self._graph.entities))
+        k = min(k, len(self.graph.entities))
+        step = max(1, MAX_SCORES // len(self.graph.entities))
         for first in range(0, len(questions), step):
             batch = questions[first : first + step]
             for question, row in zip(batch, self._scores(batch), strict=True):
@@ -124,7 +126,7 @@ class Answerer:
 
     def facts(self, question: tuple[int, int]) -> dict[int, Split]:
         """The known answers to a question, with their split."""
-        key, facts = question[0] * len(self._graph.relations) + question[1], dict[int, Split]()
+        key, facts = question[0] * len(self.graph.relations) + question[1], dict[int, Split]()
         for split, (keys, start, answers) in self._known.items():
             at = int(np.searchsorted(keys, key))
             if at < len(keys) and keys[at] == key:
@@ -140,33 +142,40 @@ class Answerer:
         floor = np.partition(scores, -k)[-k] if k < len(scores) else -inf
         candidates = np.flatnonzero((scores >= max(floor, min_score)) & (scores > -inf))
         order = candidates[np.argsort(-scores[candidates], kind="stable")][:k]  # ties by name
-        best, names = scores[order].astype(np.float64), [self._graph.entities[e] for e in order.tolist()]
+        best, names = scores[order].astype(np.float64), [self.graph.entities[e] for e in order.tolist()]
         chances: list[float | None] = self._calibration(best).tolist() if self._calibration else [None] * len(order)
         cases = self._calibration.cases_at(best) if self._calibration else [None] * len(order)
         return [
-            Prediction(rank, name, float(scores[e]), facts.get(e), self._graph.labels.get(name), chance, number)
+            Prediction(rank, name, float(scores[e]), facts.get(e), self.graph.labels.get(name), chance, number)
             for rank, (e, name, chance, number) in enumerate(zip(order.tolist(), names, chances, cases, strict=True), 1)
         ]
 
 
-def predict(
-    engine: Engine,
-    model: Model,
-    tables: Tables,
-    graph: KnowledgeGraph,
-    *,
-    relation: str,
-    head: str | None = None,
-    tail: str | None = None,
-    k: int = 10,
-    known: bool = False,
-    min_score: float = -inf,
-    calibration: Calibration | None = None,
-) -> list[Prediction]:
-    """The k best answers to (head, relation, ?) or (?, relation, tail); known answers only if `known`."""
-    side, question = parse_question(graph, relation, head, tail)
-    answerer = Answerer(engine, model, tables, graph, side, calibration)
-    return next(answerer.answers([question], k, hidden=() if known else SPLITS, min_score=min_score))
+class Predictor(ABC):
+    """What has tables that answer questions: a training, or a saved run."""
+
+    @abstractmethod
+    def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
+        """An answerer for many questions to one `client`, for tails or heads (`side`)."""
+
+    def predict(
+        self,
+        client: ClientId,
+        relation: str,
+        *,
+        head: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        known: bool = False,
+        min_score: float = -inf,
+    ) -> list[Prediction]:
+        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
+
+        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
+        """
+        answerer = self.answerer(client, "tail" if tail is None else "head")
+        _, question = parse_question(answerer.graph, relation, head, tail)
+        return next(answerer.answers([question], k, hidden=() if known else SPLITS, min_score=min_score))
 
 
 def parse_question(

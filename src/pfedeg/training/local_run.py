@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from pfedeg.engine.interface import Engine, check_threads, default_engine
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
 from pfedeg.graphs.federation import Federation, require_federation
-from pfedeg.graphs.knowledge_graph import Split
+from pfedeg.graphs.knowledge_graph import Side, Split
 from pfedeg.graphs.triples import normal
 from pfedeg.methods.base import Method
 from pfedeg.models.base import ModelType, Tables
@@ -21,14 +20,14 @@ from pfedeg.training.config import Config, require_config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import InProcess, PooledInProcess
 from pfedeg.training.last_mix import Mix
-from pfedeg.training.link_prediction import Prediction, predict
+from pfedeg.training.link_prediction import Answerer, Predictor
 from pfedeg.training.run_folder import Arrays, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 
 POOL = "collective"  # name of the pooled client; random numbers depend on it
 
 
-class Training(RunLoop):
+class Training(RunLoop, Predictor):
     """An iterator over the rounds of a run; afterwards `result` and `tables` are those of the best round.
 
     The run has the settings `config` (default: all defaults). With `out`, it is saved in a run folder; with `resume`, a
@@ -78,26 +77,13 @@ class Training(RunLoop):
             self._is_new = True
         self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
 
-    def predict(
-        self,
-        client: ClientId,
-        relation: str,
-        *,
-        head: str | None = None,
-        tail: str | None = None,
-        k: int = 10,
-        known: bool = False,
-        min_score: float = -inf,
-    ) -> list[Prediction]:
-        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
-
-        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
-        """
+    def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
+        """An answerer for many questions to one `client`, for tails or heads (`side`), without probabilities."""
         client = normal(client)
         if client not in self.tables:
             raise InputError(f"unknown client {client!r}{suggest(client, self.tables)}")
-        parts = self._engine, self.config.build_model(), self.tables[client], self.federation.graphs[client]
-        return predict(*parts, relation=relation, head=head, tail=tail, k=k, known=known, min_score=min_score)
+        model, graph = self.config.build_model(), self.federation.graphs[client]
+        return Answerer(self._engine, model, self.tables[client], graph, side)
 
     def _assemble(self, shared: Shared) -> tuple[Shared, InProcess]:
         """The clients and their transport."""

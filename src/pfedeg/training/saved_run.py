@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
-from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,13 +22,13 @@ from pfedeg.text import suggest
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.evaluation import Evaluator, Metrics
 from pfedeg.training.last_mix import Change, SavedMix
-from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, look_up, parse_question, predict
+from pfedeg.training.link_prediction import Answerer, Calibration, Prediction, Predictor, look_up, parse_question
 from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.run_folder import RunFolder, custom_strategy
 from pfedeg.training.run_result import check_result, check_rounds
 
 
-class Run:
+class Run(Predictor):
     """A saved run: settings, result, history, and tables for evaluation and prediction."""
 
     def __init__(self, path: str | Path, engine: Engine | None = None) -> None:
@@ -151,27 +150,6 @@ class Run:
             )
             for client in self.clients
         }
-
-    def predict(
-        self,
-        client: ClientId,
-        relation: str,
-        *,
-        head: str | None = None,
-        tail: str | None = None,
-        k: int = 10,
-        known: bool = False,
-        min_score: float = -inf,
-    ) -> list[Prediction]:
-        """The `k` best answers of a `client` to (`head`, `relation`, ?) or (?, `relation`, `tail`), best first.
-
-        Without `known`, answers that are in the client's triples are left out, and so are those below `min_score`.
-        """
-        client = self.find_client(client)
-        parts = self._engine, self.built_model, self.tables(client), self.graph(client)
-        curve = self.calibration(client, "tail" if tail is None else "head")
-        question: dict[str, Any] = {"relation": relation, "head": head, "tail": tail, "k": k, "known": known}
-        return predict(*parts, **question, min_score=min_score, calibration=curve)
 
     def count_known(self, client: ClientId, relation: str, *, head: str | None = None, tail: str | None = None) -> int:
         """How many answers to (`head`, `relation`, ?) or (?, `relation`, `tail`) the `client` already knows."""
