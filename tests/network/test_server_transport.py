@@ -802,9 +802,9 @@ def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
             raw = network.agents["atlas"].respond(pack(message, FakeSigner("server").sign))
         return unpack(split(raw or b"")[1])
 
-    once, again = rounds(tmp_path / "once", 1.1), rounds(tmp_path / "again", 0.9, 1.1)
+    once, again = rounds(tmp_path / "once", 1.01), rounds(tmp_path / "again", 0.99, 1.01)
     assert np.array_equal(once.arrays["entity/values"], again.arrays["entity/values"])
-    assert once.fields["loss"] == again.fields["loss"] != rounds(tmp_path / "other", 0.9).fields["loss"]
+    assert once.fields["loss"] == again.fields["loss"] != rounds(tmp_path / "other", 0.99).fields["loss"]
 
 
 def test_a_client_can_undo_the_first_round_that_it_took_part_in(federation: Federation, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class Strategy(ABC):
     absorb: Absorb = Absorb()  # how clients use the rows that they receive
     uploads: ClassVar[Contents] = Contents()  # what clients send
     downloads: ClassVar[Contents] = Contents()  # what clients receive
+    averages: ClassVar[bool] = False  # whether downloaded rows are averages of uploaded ones: clients refuse others
 
     def init(self, shared: Shared) -> State:
         """The server's initial state, as named arrays; `shared` says which client owns which ids."""

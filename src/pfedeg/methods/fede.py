@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pfedeg.engine.interface import Absorb
 from pfedeg.graphs.alignment import ClientId, Shared
@@ -14,6 +15,7 @@ from pfedeg.methods.mixing import mean
 class FedE(Strategy):
     """The plain mean. FedEC aggregates in the same way and differs only on the client side."""
 
+    averages: ClassVar[bool] = True
     absorb: Absorb = Absorb(replace=True)
     threads: int | None = None
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class PlusSettings(Settings):
 class Mixing(Strategy):
     """K_i[e] = p · Σ_j W_ij E_j[e] / Σ_j W_ij + (1 − p) · E_i[e]: common to PFedEG* and PFedEG+."""
 
+    averages: ClassVar[bool] = True
     absorb: Absorb
     p: float = 0.5
     threads: int | None = None  # of the server; by default all cores

@@ -6,6 +6,7 @@ last round back.
 """
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.models.base import Tables
+from pfedeg.network.download_limits import AT_REST, FACTOR, Distance, check_download
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.last_mix import Change
@@ -42,6 +44,7 @@ class SavedState:
     seconds: float = 0.0
     before: int = 0  # the round of the previous state
     change: Change | None = None  # what the download changed, to explain answers
+    trained: Distance = AT_REST  # how far training moved the rows of shared entities in this round
 
 
 def digest(*arrays: Any) -> str:
@@ -113,12 +116,13 @@ class ClientSession:
             self._roll_back_before(number)
             began = time.perf_counter()
             try:
-                change = self._client.change(self.saved.state, download)
+                change = self._check_download(self.saved, number - 1, download)
                 state, loss = self._client.step(self.saved.state, number, download, self._engine)
             except (InputError, RunError) as error:  # a fault of the method, or training diverged
                 raise ProtocolError(str(error)) from None
             seconds = time.perf_counter() - began
-            self._save(SavedState(state, number, received, loss, seconds, self.saved.round, change))
+            trained = self._trained(self.saved.state, state, change)
+            self._save(SavedState(state, number, received, loss, seconds, self.saved.round, change, trained))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.saved.seconds:.1f} s")
         if trains or not lines or lines[-1]["round"] != number:
             self._record(number, download)
@@ -135,8 +139,8 @@ class ClientSession:
         if request.arrays or "scalars" in request.fields:
             try:
                 download = self._download(request)
+                change = self._check_download(saved, number, download)
                 tables = self._client.absorbed(saved.state, download)
-                change = self._client.change(saved.state, download)
             except InputError as error:
                 raise ProtocolError(str(error)) from None
         metrics = self._client.evaluate(tables, "valid", self._engine)
@@ -168,6 +172,31 @@ class ClientSession:
     def _download(self, request: Message) -> Download:
         contents, width = self._client.strategy.downloads, self._client.model.entity_width
         return as_download(read_contents(request, contents, self._travelling, width))
+
+    def _check_download(self, saved: SavedState, number: int, download: Download) -> Change | None:
+        """What a download changes; ProtocolError if it cannot be an average of uploads after round `number`."""
+        change = self._client.change(saved.state, download)
+        if change is None or not self._client.strategy.averages:
+            return change
+        model, shared_start = self._client.model, self._config.start == "shared"
+        most = Distance.of(saved.change.values) if saved.change else AT_REST
+        if saved.round:
+            most = most.plus(saved.trained, FACTOR * max(1, 1 + number - saved.round))
+        else:  # nothing is known of training yet
+            steps = self._config.epochs * -(-len(self._graph.train) // self._config.batch)
+            apart = self._config.build_optimizer().reach(steps) * number
+            apart += 0.0 if shared_start else 2.01 * model.start_range
+            most = Distance(apart, apart)
+        own = saved.state.tables.entity[change.rows]
+        check_download(own + change.values, own, most, model.start_range)
+        return change
+
+    def _trained(self, before: ClientState, after: ClientState, change: Change | None) -> Distance:
+        """How far training moved the rows of shared entities."""
+        if change is None:
+            return AT_REST
+        moved = after.tables.entity[change.rows] - before.tables.entity[change.rows]
+        return Distance.of(moved - change.values if self._client.strategy.absorb.replace else moved)
 
     def _apply_news(self, request: Message) -> None:
         """Use what every request carries: the best round so far, and this client's row of the relation graph."""
@@ -240,7 +269,7 @@ class ClientSession:
             "loss": repr(saved.loss),
             "seconds": repr(saved.seconds),
         }
-        about |= {"before": str(saved.before)}
+        about |= {"before": str(saved.before), "trained": json.dumps(saved.trained)}
         write_arrays(path, saved.state.arrays() | (saved.change.arrays() if saved.change else {}), about)
         self.saved, self._stored = saved, saved.round
 
@@ -252,4 +281,5 @@ class ClientSession:
         state = ClientState.of(arrays, trained=True, loss=float(about["loss"]))
         times = float(about["loss"]), float(about["seconds"])
         number, before = int(about["round"]), int(about["before"])
-        return SavedState(state, number, about["download"], *times, before, Change.of(arrays))
+        trained = Distance(*json.loads(about.get("trained", "[Infinity, Infinity]")))  # older files do not say
+        return SavedState(state, number, about["download"], *times, before, Change.of(arrays), trained)

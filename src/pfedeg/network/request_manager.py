@@ -66,6 +66,7 @@ class RequestManager:
         self._sign, self._certificate, self._policy = sign, certificate.decode(), policy
         self.enrolled, self._log = enrolled, log
         self.missing: dict[ClientId, str] = {}  # clients without a response to the last request, and why
+        self.invalid: dict[ClientId, str] = {}  # clients whose response to it was refused, and why
         self._slow: set[ClientId] = set()
         self._reported_offline: set[ClientId] = set()
         self._connected = False
@@ -81,8 +82,9 @@ class RequestManager:
 
         Ends when all clients have responded, or when the quorum has and the others timed out. A client that rejoins
         gets its request again, since the first may be lost; clients respond to the same request in the same way.
+        A client whose response is refused does not hold up the others, if any response is valid.
         """
-        self.missing = {}
+        self.missing, self.invalid = {}, {}
         waiting = {name: self._prepare(name, message) for name, message in requests.items()}
         accepted = 0
         refused: dict[ClientId, str] = {}
@@ -117,6 +119,7 @@ class RequestManager:
                 self._connected, pause, warned = False, POLL[1], True
             late = {name for name in waiting if now - started > self._timeout(name, offline)}
             if waiting and late >= set(waiting):
+                quorum = min(quorum, self._reachable(len(requests), accepted, need_all))
                 if accepted >= quorum or (not need_all and accepted + len(waiting) < quorum):
                     break
                 text = f"{accepted} of {len(requests)} clients responded, {quorum} are needed"
@@ -127,11 +130,16 @@ class RequestManager:
                     each.sent.clear()
             time.sleep(pause)
             pause = min(pause * 1.2, POLL[1])
+        quorum = min(quorum, self._reachable(len(requests), accepted, need_all))
         if accepted < quorum and not need_all:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
             hint = f"continue with --resume --quorum {accepted}" if accepted else "then continue with --resume"
             raise RunError(f"{accepted} of {len(requests)} clients responded, {quorum} are needed ({why}); {hint}")
         self._give_up(waiting, offline)
+
+    def _reachable(self, clients: int, accepted: int, need_all: bool) -> int:
+        """The most valid responses that can be asked for, now that some are known to be invalid."""
+        return clients if need_all or not accepted else clients - len(self.invalid)
 
     def _give_up(self, waiting: Mapping[ClientId, _Pending], offline: set[ClientId]) -> None:
         """Record who did not respond in time, and why."""
@@ -213,11 +221,13 @@ class RequestManager:
                 each.forgeries, each.problem = each.forgeries + 1, f"its responses were refused: {error}"
                 if each.forgeries < MOST_FORGERIES:
                     continue
+                self.invalid[name] = each.problem
                 message = Message("refusal", {"reason": each.problem})
             try:
                 found = check(name, message)
             except (ProtocolError, ArithmeticError, ValueError, TypeError) as error:
                 self._log(f"refused a response of {name!r}: {error}")
+                self.invalid[name] = str(error)
                 found = Message("refusal", {"reason": f"its response was refused: {error}"})
             done.add(name)
             yield name, found

@@ -61,6 +61,7 @@ class ServerRun(RunLoop):
         if origin and saved is None:
             raise InputError(f"{out}: the run has no checkpoint; remove it and start a new one")
         self._transport = connect(self.name)
+        self._left_out = self._transport.limits.left_out  # the same object, which grows
         if saved is None:
             self._begin()
         else:
@@ -93,7 +94,9 @@ class ServerRun(RunLoop):
         self._transport.set_affinity(done.number, done.weights)
         line = super()._history_line(done)
         missing = dict(sorted(self._transport.missing.items()))
-        return line | ({"missing": missing} if missing else {})
+        more = {"missing": missing, "suspicious": dict(sorted(self._transport.suspicious.items()))}
+        more |= {"left_out": dict(sorted(self._left_out.items()))}
+        return line | {name: clients for name, clients in more.items() if clients}
 
     def _evaluate_best(self, split: Split) -> Mapping[ClientId, Metrics]:
         if self._final is None:
@@ -102,6 +105,8 @@ class ServerRun(RunLoop):
 
     def _save_result(self, result: dict[str, Any]) -> None:
         assert self._folder is not None
+        if self._left_out:
+            result["left_out"] = dict(sorted(self._left_out.items()))
         if self._transport.missing:
             result["missing"] = dict(sorted(self._transport.missing.items()))
         other = {n: at for n, at in sorted(self._transport.finished.items()) if at != result["best_round"]}
@@ -125,6 +130,7 @@ class ServerRun(RunLoop):
             "triples": [transport.triples[name] for name in clients],
             "scalars": [dict(transport.latest[name].scalars) for name in clients],
             "best_round": transport.best_round,
+            "limits": transport.limits.fields(),
         }
 
     def _restore(self, arrays: Arrays, fields: dict[str, Any]) -> None:
@@ -139,6 +145,8 @@ class ServerRun(RunLoop):
         transport.accepted = dict(zip(clients, fields["accepted"], strict=True))
         transport.triples = dict(zip(clients, fields["triples"], strict=True))
         transport.best_round = fields["best_round"]
+        if "limits" in fields:  # not in checkpoints of earlier versions
+            transport.limits.restore(fields["limits"])
 
 
 def _tables(arrays: Arrays, prefix: str) -> dict[str, Rows]:

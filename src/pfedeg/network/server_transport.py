@@ -22,6 +22,7 @@ from pfedeg.network.messages import (
     read_metrics,
 )
 from pfedeg.network.request_manager import RequestManager
+from pfedeg.network.upload_limits import Sizes, UploadLimits, counted_triples
 from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.rounds import Update
@@ -49,6 +50,8 @@ class RemoteTransport:
         self.accepted: dict[ClientId, int] = {}  # the round of the latest upload
         self.triples: dict[ClientId, int] = {}
         self.missing: dict[ClientId, str] = {}  # clients without a response in the last exchange, and why
+        self.suspicious: dict[ClientId, str] = {}  # clients whose upload was refused in the last exchange, and why
+        self.limits = UploadLimits()
         self.best_round = 0
         self.finished: dict[ClientId, int] = {}  # the round of each client's final tables
         self._evaluated: dict[ClientId, int] = {}  # validation triples by client
@@ -90,6 +93,10 @@ class RemoteTransport:
         for name, message in sorted(hellos.items()):
             sizes = f"{message.integer('entities'):,} entities, {self.triples[name]:,} training triples"
             self._log(f"client {name!r} accepts the run: {sizes}")
+        for name, counted in counted_triples(self.triples).items():
+            if counted < self.triples[name]:
+                text = f"claims {self.triples[name]:,} training triples, many more than the others"
+                self._log(f"warning: client {name!r} {text}; its uploads may change as those of {counted:,} triples")
         self.shared = align({name: message.arrays["tokens"] for name, message in hellos.items()})
         hint = "do all clients use the same names (same spelling, same identifiers)?"
         if len(hellos) > 1 and not any(len(ids) for ids in self.shared.travelling.values()):
@@ -152,16 +159,41 @@ class RemoteTransport:
                 self.missing[name] = message.text("reason")
                 continue
             updates[name] = Update(self._upload(name, message), message.loss())
+        self._refuse_outliers(number, downloads, updates)
         self.latest |= {name: update.upload for name, update in updates.items()}
         self.accepted |= dict.fromkeys(updates, number)
         return updates
+
+    def _refuse_outliers(
+        self, number: int, downloads: Mapping[ClientId, Download], updates: dict[ClientId, Update]
+    ) -> None:
+        """Drop updates that are far larger than those of most clients; leave out clients that are refused again."""
+        self.suspicious = dict(self._requests.invalid)
+        if self._limits_apply:
+            sizes = {name: self._sizes(name, number, downloads[name], updates[name].upload) for name in updates}
+            for name, reason in self.limits.judge(sizes).items():
+                del updates[name]
+                self.suspicious[name] = reason
+                self.missing[name] = f"its upload was refused: {reason}"
+                self._log(f"refused the upload of {name!r}: {reason}")
+        for name in self.limits.count(updates, self.suspicious, len(self.shared.clients)):
+            self._log(f"client {name!r} is left out from now on: {self.limits.left_out[name]}")
+
+    def _sizes(self, name: ClientId, number: int, download: Download, upload: Upload) -> Sizes:
+        after = upload.tables["entity"]
+        if not self._strategy.absorb.replace:
+            return Sizes.of(self.latest[name].tables["entity"], after, number - self.accepted[name])
+        before = self.latest[name].tables["entity"].values.copy()
+        sent = download.tables["entity"]
+        before[np.searchsorted(after.ids, sent.ids)] = sent.values
+        return Sizes.of(Rows(after.ids, before), after)
 
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
     ) -> Mapping[ClientId, Metrics]:
         """See `Transport.evaluate`; clients keep the tables that they evaluated."""
         requests = {}
-        for name in self.shared.clients:
+        for name in self._active:
             arrays, fields = pack_contents(downloads[name]) if downloads is not None else ({}, {})
             requests[name] = Message("evaluate", {"round": number, **fields, **self._news(name)}, arrays)
         metrics = {}
@@ -177,7 +209,7 @@ class RemoteTransport:
 
     def finish(self, rounds: int) -> Mapping[str, Mapping[ClientId, Metrics]]:
         """Let clients keep the tables of the best round; their metrics by split."""
-        requests = {name: Message("finish", {"rounds": rounds, **self._news(name)}) for name in self.shared.clients}
+        requests = {name: Message("finish", {"rounds": rounds, **self._news(name)}) for name in self._active}
         found: dict[str, dict[ClientId, Metrics]] = {"valid": {}, "test": {}}
         self.missing = {}
         for name, message in self._request(requests, _check_result):
@@ -224,6 +256,16 @@ class RemoteTransport:
         """Whether the table "entity" of an upload holds the rows of the client's table, unchanged."""
         return type(self._strategy).upload is Strategy.upload
 
+    @property
+    def _limits_apply(self) -> bool:
+        """Whether uploads are rows that training has changed, and nothing else."""
+        return self._uploads_are_rows and type(self._strategy).knowledge is Strategy.knowledge
+
+    @property
+    def _active(self) -> list[ClientId]:
+        """The clients that were not left out."""
+        return [name for name in self.shared.clients if name not in self.limits.left_out]
+
     def _upload(self, name: ClientId, message: Message) -> Upload:
         return read_contents(message, self._strategy.uploads, self.shared.travelling[name], self._width)
 
@@ -260,10 +302,10 @@ class RemoteTransport:
         Rows that are not replaced may have changed in earlier rounds, too, whose uploads did not arrive. A method with
         an `upload` or `knowledge` of its own may send other numbers, whose change has no known bound.
         """
-        if not self._uploads_are_rows or type(self._strategy).knowledge is not Strategy.knowledge:
+        if not self._limits_apply:
             return
         config, before = self._config, self.latest[name].tables["entity"]
-        steps = config.epochs * -(-self.triples[name] // config.batch)
+        steps = config.epochs * -(-counted_triples(self.triples)[name] // config.batch)
         reach = 1.01 * config.build_optimizer().reach(steps)
         if self._strategy.absorb.replace and "entity" in download.tables:
             sent = download.tables["entity"]

@@ -39,7 +39,7 @@ PART_HELP = {
 }
 OPTIONS = "preset config file path out resume secret threads json as_json over minutes choices help"  # of commands
 RESERVED = {*REGISTRIES, "schema", *OPTIONS.split()}  # names that no setting may have
-FEDERATED_ONLY = ("fraction", "evaluate")  # unused by methods that are not federated
+FEDERATED_ONLY = ("fraction", "evaluate", "robust")  # unused by methods that are not federated
 
 
 @dataclass(frozen=True, init=False)
@@ -76,6 +76,9 @@ class Config:
     fraction: float = setting(1.0, "share F of the clients selected per round", above=0, most=1)
     evaluate: Literal["after_training", "after_aggregation"] = setting(
         "after_training", "which tables are evaluated and kept"
+    )
+    robust: Literal["none", "trimmed", "median"] = setting(
+        "none", "which outlying numbers, among those of three or more owners of an entity, the mix replaces"
     )
     eval_every: int = setting(5, "rounds between evaluations", least=1)
     patience: int = setting(5, "evaluations in a row without a new best after which training stops", least=1)

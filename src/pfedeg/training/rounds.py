@@ -13,6 +13,7 @@ from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import Split
 from pfedeg.methods.base import State, Strategy, Weights
 from pfedeg.methods.exchange import Download, Upload
+from pfedeg.methods.robust import Robust, robust_uploads
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.last_mix import Mix
 
@@ -74,28 +75,33 @@ def run(
     done: int = 0,
     state: State | None = None,
     retired: Collection[ClientId] = (),
+    robust: Robust = "none",
+    left_out: Collection[ClientId] = (),
 ) -> Iterator[Round]:
     """Run rounds done + 1 … rounds. The caller may add clients to `retired` meanwhile: they are no longer selected.
 
-    `width` is the number of real numbers per entity.
+    `width` is the number of real numbers per entity, `robust` how uploads are freed from outlying numbers. Clients that
+    are `left_out`, which may also grow meanwhile, are not selected either, and the others learn nothing from them.
     """
     state = init(strategy, shared) if state is None else state
     latest = dict(transport.uploads())
     for number in range(done + 1, rounds + 1):
         began = time.perf_counter()
-        selected = [client for client in select(shared, fraction, seed, number) if client not in retired]
+        selected = [client for client in select(shared, fraction, seed, number, left_out) if client not in retired]
         if not selected:
             return
-        state, downloads = aggregate(strategy, state, shared, latest, selected, width)
-        mix = Mix(number, tuple(selected), dict(latest), state)
+        mixed = robust_uploads(latest, robust, left_out)
+        state, downloads = aggregate(strategy, state, shared, mixed, selected, width)
+        mix = Mix(number, tuple(selected), dict(mixed), state)
         updates = transport.exchange(number, downloads)
         latest |= {client: update.upload for client, update in updates.items()}
         metrics = None
         if number % eval_every == 0 or number == rounds:
             final = None
             if evaluate == "after_aggregation":
-                after, final = aggregate(strategy, state, shared, latest, shared.clients, width)
-                mix = Mix(number, shared.clients, dict(latest), after)
+                mixed = robust_uploads(latest, robust, left_out)
+                after, final = aggregate(strategy, state, shared, mixed, shared.clients, width)
+                mix = Mix(number, shared.clients, dict(mixed), after)
             metrics = transport.evaluate(number, "valid", final)
         yield Round(
             number=number,
@@ -178,8 +184,10 @@ def _relation_graph(strategy: Strategy, state: State, clients: int) -> Weights |
     return weights
 
 
-def select(shared: Shared, fraction: float, seed: int, number: int) -> list[ClientId]:
-    """Select max(1, round(F · C)) clients at random, sorted by name."""
-    clients = shared.clients
-    order = randomness.permutation(randomness.key("select", seed, number), len(clients))
-    return sorted(clients[i] for i in order[: max(1, round(fraction * len(clients)))])
+def select(
+    shared: Shared, fraction: float, seed: int, number: int, left_out: Collection[ClientId] = ()
+) -> list[ClientId]:
+    """Select max(1, round(F · C)) of the C clients that are not left out, at random, sorted by name."""
+    order = randomness.permutation(randomness.key("select", seed, number), len(shared.clients))
+    clients = [shared.clients[i] for i in order if shared.clients[i] not in left_out]
+    return sorted(clients[: max(1, round(fraction * len(clients)))])

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +50,7 @@ class RunLoop(ABC):
 
     _transport: Transport
     _shared: Shared
+    _left_out: Mapping[ClientId, str] = MappingProxyType({})  # clients that were refused again and again, and why
     _can_continue = False  # whether a finished run can continue with more rounds
 
     def __init__(self, config: Config, strategy: Strategy, folder: RunFolder | None) -> None:
@@ -145,6 +147,8 @@ class RunLoop(ABC):
             done=progress.round,
             state=self._state,
             retired=progress.retired,
+            robust=config.robust,
+            left_out=self._left_out,
         )
         for done in loop:
             progress.round, self._state = done.number, done.state
@@ -168,7 +172,7 @@ class RunLoop(ABC):
         progress = self._progress
         assert done.metrics is not None
         active = {name: m for name, m in done.metrics.items() if name not in progress.retired}
-        progress.metrics |= active
+        progress.metrics = {name: m for name, m in (progress.metrics | active).items() if name not in self._left_out}
         alone = self.config.method_type.trains == "alone"
         scopes = {name: [name] for name in active} if alone else {"": list(progress.metrics)}
         for scope, members in scopes.items():
