@@ -107,6 +107,8 @@ def server_run(
         console().print(affinity_table(affinity))
     for name, at in result.get("tables_of_round", {}).items():
         print_note(f"{name} keeps the tables of round {at}: it missed the evaluation of round {result['best_round']}")
+    for name, why in result.get("left_out", {}).items():
+        print_note(f"{name} was left out and has no result: {why}")
     for name, why in result.get("missing", {}).items():
         print_note(
             f"{name} did not get its result ({why}); when it is online, run: pfedeg server run {folder} --resume"

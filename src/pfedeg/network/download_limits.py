@@ -7,8 +7,8 @@ import numpy as np
 from pfedeg.graphs.alignment import Mat
 from pfedeg.network.messages import ProtocolError
 
-FACTOR = 4.0  # other clients' rows may change so many times as much as this client's
-LARGER = 3.0  # and their largest row may be so many times as large
+FACTOR = 6.0  # rows may differ by so many times what this client changes in a round
+LARGER = 3.0  # a row may be so many times as large as this client's largest
 ROUNDING = 1e-5  # of a row's size
 
 
