@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 import pfedeg
 from loopback import SECRET, Network, make_agents, start_run
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
@@ -163,7 +164,7 @@ def test_report_lists_both_runs_whatever_the_folders_are_called(
     call("report", tmp_path / "runs", "--quick", "--format", "csv", "--out", tmp_path / "report.csv")
     with (tmp_path / "report.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if not row["client"]]
-    results = [json.loads((tmp_path / "runs" / each / "result.json").read_text()) for each in ("fede", name)]
+    results = [read_json(tmp_path / "runs" / each / "result.json") for each in ("fede", name)]
     expected = [(result["method"], str(result["test"]["weighted"]["mrr"])) for result in results]
     assert sorted((row["method"], row["test_mrr"]) for row in rows) == sorted(expected)
     assert (part.kind == "method") == (part.identifier in {row["method"] for row in rows})
@@ -216,7 +217,7 @@ def test_network_gives_the_same_tables(part: Part, run: Path, synthetic: Federat
     agents = make_agents(synthetic, home, allowed=[part.identifier])
     start_run(Network(agents), pfedeg.Config(**part.settings), tmp_path / "server").run()
     alone = pfedeg.Training(synthetic, pfedeg.Config(**part.settings), secret=SECRET).run()
-    found = json.loads((tmp_path / "server" / "result.json").read_text())
+    found = read_json(tmp_path / "server" / "result.json")
     assert found["test"] == (alone.result or {})["test"]
     for client, tables in alone.tables.items():
         (folder,) = (home / client).iterdir()

@@ -19,6 +19,7 @@ LAYERS = [
     "text",
     "processes",
     "files",
+    "checked_files",
     "settings",
     "registry",
     "plots",

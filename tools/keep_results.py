@@ -1,9 +1,10 @@
 """Copy the small files of finished runs (settings, provenance, history, result), to keep them in the repository."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
+
+from pfedeg.checked_files import read_json, write_json
 
 FILES = ("config.json", "history.jsonl", "result.json")
 
@@ -16,10 +17,9 @@ def keep(runs: Path, out: Path) -> int:
         target.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             shutil.copyfile(run / name, target / name)
-        provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+        provenance = read_json(run / "provenance.json")
         provenance["data"] = Path(provenance["data"]).name
-        text = json.dumps(provenance, indent=2, ensure_ascii=False) + "\n"
-        (target / "provenance.json").write_text(text, encoding="utf-8")
+        write_json(target / "provenance.json", provenance)
     return len(found)
 
 

@@ -10,6 +10,7 @@ import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import EBADF, EINVAL, ELOOP, ENOTSUP
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +18,42 @@ from typing import IO, Any
 from pfedeg.errors import InputError, RunError
 
 HASHED = re.compile("-[0-9a-f]{10}$")  # the end of a hashed name; plain names must not end like this
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 RESERVED = {"con", "prn", "aux", "nul"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}  # on Windows
+
+
+class Disk:
+    """The calls that change files which must survive a crash. Tests replace `DISK` to make each call fail."""
+
+    def write(self, file: IO[bytes], *parts: bytes | memoryview) -> None:
+        """Write to an open file."""
+        for part in parts:
+            file.write(part)
+        file.flush()
+
+    def sync(self, file: IO[bytes]) -> None:
+        """Wait until the content of a file is on the disk."""
+        os.fsync(file.fileno())
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file or a folder; a file that exists is replaced."""
+        os.replace(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Wait until the names in a folder are on the disk; some file systems, and Windows, know no such thing."""
+        if os.name == "nt":
+            return
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        except OSError as error:
+            if error.errno not in (EBADF, EINVAL, ENOTSUP):
+                raise
+        finally:
+            os.close(number)
+
+
+DISK = Disk()
 
 
 def safe_name(client: str) -> str:
@@ -81,7 +117,10 @@ def create_folder(folder: Path, fill: Callable[[Path], None], replaceable: Seque
         raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
     try:
         fill(temporary)
+        for each in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
+            DISK.sync_folder(each)
         _put_in_place(temporary, folder)
+        DISK.sync_folder(folder.parent)
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:
@@ -92,12 +131,12 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
     """Rename a folder; one that is replaced is moved away first and deleted last."""
     before = temporary.with_name(f"{temporary.name}.before")
     if folder.exists():
-        os.replace(folder, before)
+        DISK.rename(folder, before)
     try:
-        os.replace(temporary, folder)
+        DISK.rename(temporary, folder)
     except OSError:
         if before.exists():
-            os.replace(before, folder)
+            DISK.rename(before, folder)
         raise
     shutil.rmtree(before, ignore_errors=True)
 
@@ -105,7 +144,7 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
 @contextmanager
 def locked(path: Path, message: str) -> Iterator[None]:
     """Hold an exclusive lock on a file; InputError with this message if another process holds it."""
-    with open(path, "a") as file:
+    with open_own(path, "a") as file:
         if not try_lock(file):
             raise InputError(message)
         yield
@@ -133,18 +172,21 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    with writing(path) as temporary:
-        temporary.write_bytes(content)
+def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
+    """Write a file atomically, its content in one or several parts."""
+    _write(path, parts, 0o666)
 
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file atomically, readable only by its owner from the start."""
+    _write(path, [content], 0o600)
+
+
+def _write(path: Path, parts: Sequence[bytes | memoryview], mode: int) -> None:
     with writing(path) as temporary:
         temporary.unlink(missing_ok=True)  # a killed process may have left a readable file
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, mode), "wb") as file:
+            DISK.write(file, *parts)
 
 
 @contextmanager
@@ -155,12 +197,56 @@ def writing(path: Path) -> Iterator[Path]:
         yield temporary
         if temporary.exists():
             with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
+                DISK.sync(file)
+            rename(temporary, path)
     except OSError as error:
         raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename a file, and wait until the new name is on the disk."""
+    DISK.rename(old, new)
+    DISK.sync_folder(new.parent)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Append to a file; nothing is certain to be on the disk before `sync`."""
+    try:
+        with open_own(path, "ab") as file:
+            DISK.write(file, content)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def sync(path: Path) -> None:
+    """Wait until a file that was appended to is on the disk, with its name."""
+    try:
+        with open_own(path, "ab") as file:
+            DISK.sync(file)
+        DISK.sync_folder(path.parent)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def open_own(path: Path, mode: str) -> IO[Any]:
+    """Open a file of our own to write; InputError if it is a link, whose target may be somebody else's."""
+    try:
+        return open(path, mode, opener=lambda name, flags: os.open(name, flags | NO_LINKS, 0o666))
+    except OSError as error:
+        if error.errno == ELOOP:
+            raise InputError(f"{path}: is a link; nothing is written through it: remove the link") from None
+        raise
+
+
+def check_no_links(root: Path, path: Path) -> None:
+    """Raise InputError if a folder between `root` and a path in it is a link: files would be written elsewhere."""
+    for folder in path.parents:
+        if folder == root:
+            return
+        if folder.is_symlink():
+            raise InputError(f"{folder}: is a link; nothing is written through it: put the folder itself there")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pfedeg.checked_files import read_arrays, read_json, write_arrays
 from pfedeg.cli import main as cli
 from pfedeg.cli import tables as terminal
 from pfedeg.engine.interface import default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.triple_files import write_tsv
-from pfedeg.training import run_folder as store
 from pfedeg.training.config import REGISTRIES, Config, all_settings
 from pfedeg.training.local_run import Training
 
@@ -262,8 +262,8 @@ def test_a_damaged_table_is_refused(call: Call, place: Path) -> None:
     done = call("predict", "run", "--client", "ash", "--head", "e00", "--relation", "near")
     assert done.code == 2
     assert "tables.safetensors: damaged" in done.lines[0]
-    arrays, about = store.read_arrays(place / "odd" / "clients" / "ash" / "tables.safetensors")
-    store.write_arrays(path, arrays | {"entity": arrays["entity"][:-1]}, about)
+    arrays, about = read_arrays(place / "odd" / "clients" / "ash" / "tables.safetensors")
+    write_arrays(path, arrays | {"entity": arrays["entity"][:-1]}, about)
     done = call("evaluate", "run")
     assert done.code == 2
     assert done.lines == ["error: run: client 'ash': the entity table does not fit the graph and model"]
@@ -321,7 +321,7 @@ def test_train_evaluate_predict_show(call: Call, folder: Path, tmp_path: Path) -
     assert "PFedEG+: round 4/4, loss " in done.err
     assert "test metrics of round" in done.out
     assert done.out.splitlines()[-1] == f"saved the run in {out}; next: pfedeg show '{out}'"
-    result = json.loads((out / "result.json").read_text())
+    result = read_json(out / "result.json")
 
     again = call("train", folder, *QUICK, "--out", out, "--resume")
     assert again.code == 0
@@ -394,7 +394,7 @@ def test_show_a_finished_run(call: Call, finished: Path) -> None:
         assert text in done.out
     content = json.loads(call("show", finished, "--json").out)
     assert set(content) == {"config", "provenance", "result", "history"}
-    assert content["result"] == json.loads((finished / "result.json").read_text())
+    assert content["result"] == read_json(finished / "result.json")
     assert [line["round"] for line in content["history"]] == [1, 2, 3, 4]
 
 
@@ -460,7 +460,7 @@ def test_non_unicode_path(call: Call, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, data)
     out = tmp_path / "run"
     assert call("train", data, *QUICK, "--threads", 1, "--out", out).code == 0
-    assert json.loads((out / "provenance.json").read_text())["data"].endswith("/d�")
+    assert read_json(out / "provenance.json")["data"].endswith("/d�")
     assert call("show", out).code == 0
 
 

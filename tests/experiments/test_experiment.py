@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.experiments.experiment import Experiment
@@ -298,7 +299,7 @@ def test_runs_in_parallel_give_the_same(tmp_path: Path, data: Path) -> None:
     words = ["experiment", str(plan), "--data", str(data), "--out", str(alone), "--only", "data=one"]
     assert CliRunner().invoke(cli, words).exit_code == 0
     for planned in [planned for planned in experiment.plan.runs if planned.data == "one"]:
-        results = [json.loads((out / planned.name / "result.json").read_text()) for out in (tmp_path / "out", alone)]
+        results = [read_json(out / planned.name / "result.json") for out in (tmp_path / "out", alone)]
         assert results[0]["test"] == results[1]["test"]
 
 
@@ -363,8 +364,8 @@ def test_data_may_be_paths_and_the_embedded_federation(
     assert json.loads(listed.output)["runs"] == dict.fromkeys(runs, "open"), listed.exception
     done = CliRunner().invoke(cli, [*words, "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "out" / runs[1] / "config.json").read_text())["p"] == 0.7  # of [[where]]
-    assert json.loads((tmp_path / "out" / runs[2] / "provenance.json").read_text())["data"] == "world"
+    assert read_json(tmp_path / "out" / runs[1] / "config.json")["p"] == 0.7  # of [[where]]
+    assert read_json(tmp_path / "out" / runs[2] / "provenance.json")["data"] == "world"
 
 
 PARTS = """

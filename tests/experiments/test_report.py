@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import pfedeg
 from conftest import ring
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.experiments.report import page, page_style, write
@@ -96,7 +97,7 @@ def numbers(folder: Path, paper: Path | None = None) -> list[dict[str, str]]:
 
 
 def mrr_of(path: Path, key: str = "mrr") -> float:
-    return float(json.loads((path / "result.json").read_text())["test"]["weighted"][key])
+    return float(read_json(path / "result.json")["test"]["weighted"][key])
 
 
 class Page(HTMLParser):
@@ -210,7 +211,7 @@ def test_only_runs_with_the_same_common_settings_are_compared(runs: Path, woods:
 
 def with_settings(path: Path, **settings: Any) -> None:
     """As if a run had been made with other settings."""
-    config = json.loads((path / "config.json").read_text())
+    config = read_json(path / "config.json")
     (path / "config.json").write_text(json.dumps({**config, **settings}))
 
 
@@ -240,7 +241,7 @@ def test_names_of_data_match_the_papers_in_upper_or_lower_case(woods: Federation
 
 def with_results(path: Path, **splits: Any) -> None:
     """As if a run had other weighted metrics."""
-    result = json.loads((path / "result.json").read_text())
+    result = read_json(path / "result.json")
     for split, values in splits.items():
         result[split]["weighted"] |= values
     (path / "result.json").write_text(json.dumps(result))
@@ -443,7 +444,7 @@ def tables(made: list[Section], title: str) -> list[Table]:
 def test_a_result_that_its_tables_do_not_give_is_refused(runs: Path, tmp_path: Path) -> None:
     for name in ("fede", "single"):
         shutil.copytree(runs / name, tmp_path / name)
-    result = json.loads((tmp_path / "fede" / "result.json").read_text())
+    result = read_json(tmp_path / "fede" / "result.json")
     result["test"]["weighted"]["mrr"] += 0.01
     (tmp_path / "fede" / "result.json").write_text(json.dumps(result))
     with pytest.raises(InputError, match=r"fede: result.json has test MRR .*, but its tables give"):
@@ -491,7 +492,7 @@ def texts(row: Any) -> list[str]:
 
 
 def test_clients_have_their_mrr_and_its_difference_to_single(runs: Path) -> None:
-    clients = [json.loads((runs / n / "result.json").read_text())["test"]["clients"] for n in ("single", "fede")]
+    clients = [read_json(runs / n / "result.json")["test"]["clients"] for n in ("single", "fede")]
     for row in named_table(runs, "Clients: test MRR").rows:
         name, single, fede, *_, triples = texts(row)
         alone, together = (each[name]["mrr"] for each in clients)
@@ -510,7 +511,7 @@ def test_only_what_differs_beyond_noise_is_marked(runs: Path, tmp_path: Path) ->
 
     def put(single: float, fede: float, triples: int) -> list[str]:
         for name, value in (("single", single), ("fede", fede)):
-            result = json.loads((tmp_path / name / "result.json").read_text())
+            result = read_json(tmp_path / name / "result.json")
             result["test"]["clients"]["ash"] |= {"mrr": value, "triples": triples}
             with_results(tmp_path / name)
             (tmp_path / name / "result.json").write_text(json.dumps(result))
@@ -529,7 +530,7 @@ def test_only_what_differs_beyond_noise_is_marked(runs: Path, tmp_path: Path) ->
     assert clear_winner([one, two], "mrr", found) is two
     for name, value in (("single", 0.3), ("fede", 0.4)):
         with_results(tmp_path / name, test={"hits@1": value})
-        result = json.loads((tmp_path / name / "result.json").read_text())
+        result = read_json(tmp_path / name / "result.json")
         result["test"]["clients"]["ash"]["triples"] = 1000
         (tmp_path / name / "result.json").write_text(json.dumps(result))
     assert clear_winner(Results.read(tmp_path).at(HERE), "hits@1") is not None
@@ -804,7 +805,7 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     assert traits["Pool"] == ("baseline", True)  # it must not become the best because its plug-in is missing
     assert re.search(r"\| (BySize \| FedE|FedE \| BySize) \| 0\.\d+ \|", text)  # its model is known, so it is tested
     shutil.copytree(plugin_runs / "model", tmp_path / "more" / "one")
-    config = json.loads((tmp_path / "more" / "one" / "config.json").read_text()) | {"method": "fedec"}
+    config = read_json(tmp_path / "more" / "one" / "config.json") | {"method": "fedec"}
     shutil.copytree(plugin_runs / "model", tmp_path / "more" / "two")
     (tmp_path / "more" / "two" / "config.json").write_text(json.dumps(config))
     (tmp_path / "more" / "two" / "provenance.json").write_text(
@@ -848,11 +849,11 @@ def test_user_strategies_of_schema_1_are_not_labelled_as_the_method(runs: Path, 
     shutil.copytree(runs / "fede", tmp_path / "fede")
     shutil.copytree(runs / "fede", tmp_path / "own")
     for name, strategy in (("fede", "FedE"), ("own", "BySize")):
-        config = json.loads((tmp_path / name / "config.json").read_text())
+        config = read_json(tmp_path / name / "config.json")
         for key in ("schema", "objective", "optimizer"):
             del config[key]
         (tmp_path / name / "config.json").write_text(json.dumps({**config, "p": None, "beta": None}))
-        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        provenance = read_json(tmp_path / name / "provenance.json")
         del provenance["labels"]
         (tmp_path / name / "provenance.json").write_text(json.dumps({**provenance, "strategy": strategy}))
     results = Results.read(tmp_path)

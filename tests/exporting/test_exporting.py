@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from conftest import ring
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.exporting import text
@@ -291,7 +292,7 @@ def test_labels_go_along_where_people_look(tmp_path: Path) -> None:
 def test_export_needs_the_model_but_not_the_method(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_names([("a", "r", "b"), ("b", "r", "c")])
     run = train(tmp_path / "run", {"one": graph}, method="single")
-    settings = json.loads((run / "config.json").read_text())
+    settings = read_json(run / "config.json")
     (run / "config.json").write_text(json.dumps(settings | {"method": "not_installed:METHOD"}))
     assert export(run, tmp_path / "tables", "safetensors", "one") == [tmp_path / "tables"]
     assert len(load_file(tmp_path / "tables" / "tables.safetensors")["entity"]) == 3

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from loopback import Network, make_agents, start_run
+from pfedeg.checked_files import read_json
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.channel import RefusedError, Request
@@ -182,7 +183,7 @@ class Running:
     def finish(self, seconds: float = 120) -> dict[str, Any]:
         wait_until(lambda: self.process.poll() is not None, seconds, f"the end of the run: {self.said()}")
         assert self.process.returncode == 0, self.said()
-        result: dict[str, Any] = json.loads((self.out / "result.json").read_text())
+        result: dict[str, Any] = read_json(self.out / "result.json")
         return result
 
 
@@ -221,9 +222,9 @@ def without_seconds(value: dict[str, Any]) -> dict[str, Any]:
 
 def assert_undisturbed(site: Site, run: Running, expected: Training) -> None:
     """Result, rounds and all clients' tables are those of a run in one process, bit for bit."""
-    assert without_seconds(json.loads((run.out / "result.json").read_text())) == without_seconds(expected.result or {})
+    assert without_seconds(read_json(run.out / "result.json")) == without_seconds(expected.result or {})
     assert list(map(without_seconds, run.history())) == list(map(without_seconds, expected.history))
-    name = json.loads((run.out / "provenance.json").read_text())["federation"]
+    name = read_json(run.out / "provenance.json")["federation"]
     for client in NAMES:
         own = Run(site.path / client / "runs" / name)
         assert [line["loss"] for line in own.history] == [{client: line["loss"][client]} for line in expected.history]

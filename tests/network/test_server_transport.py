@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from loopback import SECRET, SOON, FakeSigner, Network, make_agents, start_run
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import align, token
@@ -220,7 +221,7 @@ def test_plugins_give_the_results_of_the_embedded_run(
     begun = [message for message in (unpack(split(raw)[1]) for raw in network.heard) if message.kind == "begin"]
     assert all(message.fields["scalars"] == {"loss": 0.0} and "degree/values" in message.arrays for message in begun)
     (folder,) = (tmp_path / "clients" / "atlas").iterdir()
-    assert json.loads((folder / "config.json").read_text())["method"] == PLUGINS["method"]
+    assert read_json(folder / "config.json")["method"] == PLUGINS["method"]
 
 
 @pytest.mark.parametrize("part", PLUGINS)
@@ -958,7 +959,7 @@ def test_the_servers_folder_has_no_tables_and_no_names(federation: Federation, t
         "provenance.json",
         "result.json",
     ]
-    assert json.loads((tmp_path / "server" / "provenance.json").read_text())["clients"] == list(CLIENTS)
+    assert read_json(tmp_path / "server" / "provenance.json")["clients"] == list(CLIENTS)
 
 
 def test_a_servers_run_can_be_shown_and_says_where_its_tables_are(federation: Federation, tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 from safetensors import safe_open
 
 import pfedeg
+from pfedeg.checked_files import parse_json, read_arrays, read_json, write_arrays
 from pfedeg.engine.interface import default_engine
 from pfedeg.errors import DataWarning, InputError, RunError
-from pfedeg.files import safe_name
+from pfedeg.files import safe_name, writing
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.training import run_folder as run_folder
@@ -60,7 +61,7 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert files(one) == files(other)
     for name in files(one):
         if name == "result.json":
-            a, b = (without_seconds(json.loads((folder / name).read_text())) for folder in (one, other))
+            a, b = (without_seconds(read_json(folder / name)) for folder in (one, other))
             assert a == b
         elif name == "history.jsonl":
             a, b = ([without_seconds(line) for line in RunFolder(folder).history()] for folder in (one, other))
@@ -243,8 +244,8 @@ def test_the_run_directory(synthetic: Federation, tmp_path: Path) -> None:
     root = [".lock", "config.json", "history.jsonl", "mix.safetensors", "provenance.json", "result.json"]
     assert files(out) == sorted([*root, CHECKPOINT, *tables])
     assert len({(out / name).stat().st_mode for name in files(out)}) == 1
-    assert json.loads((out / "config.json").read_text()) == {"schema": SCHEMA, **run.config.as_dict()}
-    origin = json.loads((out / "provenance.json").read_text())
+    assert read_json(out / "config.json") == {"schema": SCHEMA, **run.config.as_dict()}
+    origin = read_json(out / "provenance.json")
     assert origin["data_fingerprint"] == synthetic.fingerprint
     assert (origin["data"], origin["seed"], origin["clients"]) == ("here", 0, list(synthetic.graphs))
     assert origin["package"] == run_folder.package_version()
@@ -253,7 +254,7 @@ def test_the_run_directory(synthetic: Federation, tmp_path: Path) -> None:
 
 def test_result_json(synthetic: Federation, tmp_path: Path) -> None:
     run = start(synthetic, tiny(seed=5), out=tmp_path / "run").run()
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_json(tmp_path / "run" / "result.json")
     assert result == run.result
     assert list(result) == ["method", "model", "seed", "rounds", "best_round", "seconds", "valid", "test"]
     assert (result["method"], result["model"], result["seed"], result["rounds"]) == ("pfedeg-plus", "transe", 5, 6)
@@ -271,7 +272,7 @@ def test_result_json(synthetic: Federation, tmp_path: Path) -> None:
 
 def test_history_has_a_line_per_round(synthetic: Federation, tmp_path: Path) -> None:
     run = start(synthetic, out=tmp_path / "run").run()
-    lines = [json.loads(text) for text in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    lines = [parse_json(text) for text in (tmp_path / "run" / "history.jsonl").read_bytes().splitlines(keepends=True)]
     assert lines == run.history
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
     names = {"round", "selected", "loss", "seconds", "bytes_up", "bytes_down"}
@@ -290,7 +291,8 @@ def test_table_files_contain_names_but_no_times_or_paths(synthetic: Federation, 
     for client, graph in synthetic.graphs.items():
         path = tmp_path / "one" / "clients" / safe_name(client) / "tables.safetensors"
         with safe_open(path, "numpy") as file:
-            assert file.metadata() == {"client": client}
+            assert set(file.metadata()) == {"client", "sha256"}
+            assert file.metadata()["client"] == client
             names = file.keys()  # the open file itself is not iterable
             arrays = {name: file.get_tensor(name) for name in names}
         np.testing.assert_array_equal(arrays["entity"], run.tables[client].entity)
@@ -405,20 +407,20 @@ def test_a_run_of_the_first_schema_can_be_resumed(synthetic: Federation, tmp_pat
     for done in start(synthetic, config, out=tmp_path / "old"):
         if done.number == 3:
             break
-    settings = json.loads((tmp_path / "old" / "config.json").read_text())
+    settings = read_json(tmp_path / "old" / "config.json")
     for name in ("schema", "objective", "optimizer"):  # as the first version wrote it
         del settings[name]
     (tmp_path / "old" / "config.json").write_text(json.dumps(settings | {"mu": None, "tau": None}))
-    arrays, metadata = run_folder.read_arrays(tmp_path / "old" / CHECKPOINT)
+    arrays, metadata = read_arrays(tmp_path / "old" / CHECKPOINT)
     about = json.loads(metadata["about"])
     del about["loss"]
     arrays = {name.replace("/optimizer/", "/moments/"): array for name, array in arrays.items()}
-    run_folder.write_arrays(tmp_path / "old" / CHECKPOINT, arrays, {"about": json.dumps(about)})
+    write_arrays(tmp_path / "old" / CHECKPOINT, arrays, {"about": json.dumps(about)})
     with pytest.warns(DataWarning, match="started by an earlier version of pfedeg"):
         resumed = start(synthetic, config, out=tmp_path / "old", resume=True)
     assert resumed.rounds_done == 3
     resumed.run()
-    whole, old = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "old"))
+    whole, old = (read_json(tmp_path / name / "result.json") for name in ("whole", "old"))
     assert without_seconds(whole) == without_seconds(old)
 
 
@@ -432,7 +434,7 @@ def test_a_damaged_history_is_named(synthetic: Federation, tmp_path: Path, line:
 
 def test_a_damaged_config_is_named(synthetic: Federation, tmp_path: Path) -> None:
     start(synthetic, tiny(rounds=1), out=tmp_path / "run").run()
-    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    settings = read_json(tmp_path / "run" / "config.json")
     for wrong, message in (({"dim": None}, "dim: None is neither a number nor a text"), ({"method": [5]}, "method: ")):
         (tmp_path / "run" / "config.json").write_text(json.dumps(settings | wrong))
         with pytest.raises(InputError, match=rf"run.config\.json: {message}"):
@@ -446,7 +448,7 @@ def test_a_path_is_no_federation() -> None:
 
 def test_a_run_of_a_newer_schema_is_refused(synthetic: Federation, tmp_path: Path) -> None:
     start(synthetic, out=tmp_path / "run").run()
-    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    settings = read_json(tmp_path / "run" / "config.json")
     (tmp_path / "run" / "config.json").write_text(json.dumps(settings | {"schema": SCHEMA + 1}))
     with pytest.raises(InputError, match=r"config\.json: written by a newer version of pfedeg \(schema 3"):
         RunFolder.open(tmp_path / "run").config()
@@ -471,7 +473,7 @@ def test_resuming_a_finished_run_returns_its_result(synthetic: Federation, unint
     before = {name: (uninterrupted / name).read_bytes() for name in files(uninterrupted)}
     again = start(synthetic, out=uninterrupted, resume=True)
     assert list(again) == []
-    assert again.result == json.loads(before["result.json"])
+    assert again.result == parse_json(before["result.json"])
     assert (again.rounds_done, again.best_round) == (again.result["rounds"], again.result["best_round"])
     lines = [line for line in again.history if "affinity" in line and line["round"] <= again.best_round]
     assert again.affinity() == lines[-1]["affinity"]
@@ -560,7 +562,7 @@ def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     run = start(synthetic, out=tmp_path / "run")
 
     def full(folder: RunFolder, *arguments: Any) -> None:
-        with run_folder.writing(folder.path / "something") as temporary:
+        with writing(folder.path / "something") as temporary:
             temporary.write_text("half")
             raise OSError(28, "No space left on device")
 

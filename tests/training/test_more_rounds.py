@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from test_local_run import assert_same_run, start, tiny
 
+from pfedeg.checked_files import read_json
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
@@ -118,7 +119,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     done = call(*words, 10, "--resume")
     assert done.exit_code == 0, done.exception
     assert "resuming after round 5" in done.stderr
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == 10
+    assert read_json(tmp_path / "run" / "result.json")["rounds"] == 10
 
 
 DAMAGE: list[tuple[str, Any, str]] = [
@@ -140,7 +141,7 @@ def test_a_damaged_result_is_refused_everywhere(
 ) -> None:
     out, config = tmp_path / "run", tiny(rounds=2)
     start(synthetic, config, out=out).run()
-    result = json.loads((out / "result.json").read_text())
+    result = read_json(out / "result.json")
     (out / "result.json").write_text(json.dumps(result | {name: value} if name else value))
     pattern = f"result.json: damaged .*{message}"
     with pytest.raises(InputError, match=pattern):

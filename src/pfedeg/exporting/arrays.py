@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from pfedeg.checked_files import write_arrays
 from pfedeg.errors import InputError
 from pfedeg.exporting.trained import Trained
 from pfedeg.models.base import Mat
-from pfedeg.training.run_folder import pack_tables, write_arrays
+from pfedeg.training.run_folder import pack_tables
 
 
 def write_parquet(trained: Trained, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pfedeg.checked_files import write_arrays
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError, PfedegError
 from pfedeg.graphs.alignment import TOKEN_BYTES, ClientId, token
@@ -16,7 +17,7 @@ from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network.client_session import WORK, ClientSession, alignment_digest, digest
 from pfedeg.network.messages import PROTOCOL, Message, ProtocolError, pack, pack_contents, split, unpack
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
-from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings, write_arrays
+from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings
 
 RUN = re.compile("[0-9a-z-]{1,64}")
 MOST_BYTES = 1 << 30  # of a message; a table of a million entities has 0.5 to 1 GB

@@ -7,7 +7,6 @@ last round back.
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from pfedeg.checked_files import parsing, read_arrays, write_arrays
 from pfedeg.engine.interface import Engine
 from pfedeg.errors import InputError, RunError
+from pfedeg.files import rename
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
@@ -25,9 +26,9 @@ from pfedeg.methods.exchange import Download, Upload
 from pfedeg.models.base import Tables
 from pfedeg.network.download_limits import AT_REST, FACTOR, Distance, check_download
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
-from pfedeg.training.client import Client, ClientState
-from pfedeg.training.last_mix import Change
-from pfedeg.training.run_folder import RunFolder, read_arrays, write_arrays
+from pfedeg.training.client import Client, ClientState, check_arrays
+from pfedeg.training.last_mix import Change, check_change
+from pfedeg.training.run_folder import RunFolder
 from pfedeg.training.run_result import make_result, summary
 
 WORK = ".work"
@@ -88,14 +89,20 @@ class ClientSession:
             self._tidy()
             return
         arrays, _ = read_arrays(self._work / "alignment.safetensors")
-        self._travelling: Ids = arrays["travelling"]
         strategy = self._config.build_strategy()
+        with parsing(self._work / "alignment.safetensors"):
+            expected = {"aligned": np.zeros(len(self._graph.entities), np.int32), "travelling": arrays["travelling"]}
+            check_arrays(arrays, expected)
+            self._travelling: Ids = arrays["travelling"]
+            if self._travelling.dtype != np.int32 or not np.isin(self._travelling, arrays["aligned"]).all():
+                raise ValueError("shared ids are not among the aligned ids")
         self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self._config, strategy)
-        state = self._load("state")
+        state = self._newest()
         self.saved = state or self._load("previous") or SavedState(self._client.start(), 0)
         self._stored = state.round if state else 0  # the round in state.safetensors
         evaluated = self._work / "evaluated.safetensors"
-        self._evaluated = int(read_arrays(evaluated)[1]["round"]) if evaluated.exists() else 0
+        with parsing(evaluated):
+            self._evaluated = int(read_arrays(evaluated)[1]["round"]) if evaluated.exists() else 0
 
     def upload(self) -> Upload:
         """What the method sends of the current tables."""
@@ -201,7 +208,7 @@ class ClientSession:
     def _apply_news(self, request: Message) -> None:
         """Use what every request carries: the best round so far, and this client's row of the relation graph."""
         if self._evaluated and request.fields.get("best_round") == self._evaluated:
-            os.replace(self._work / "evaluated.safetensors", self._work / "best.safetensors")
+            rename(self._work / "evaluated.safetensors", self._work / "best.safetensors")
             self._evaluated = 0
         affinity, lines = request.fields.get("affinity"), self._folder.history()
         if lines and "affinity" not in lines[-1] and isinstance(affinity, dict) and affinity.get("round"):
@@ -222,7 +229,12 @@ class ClientSession:
         if not path.exists():
             return self.saved.state.tables, self.saved.change, self.saved.round
         arrays, about = read_arrays(path)
-        return Tables(arrays["entity"], arrays["relation"]), Change.of(arrays), int(about["round"])
+        with parsing(path):
+            tables, change = Tables(arrays["entity"], arrays["relation"]), Change.of(arrays)
+            self._client.check_tables(tables)
+            if change is not None:
+                check_change(change, tables)
+            return tables, change, int(about["round"])
 
     def _tidy(self) -> None:
         """Remove the files that a finished run does not need."""
@@ -262,7 +274,7 @@ class ClientSession:
         """Write a state and keep the previous one; a crash in between leaves the previous one."""
         path = self._work / "state.safetensors"
         if self._stored and self._stored == self.saved.round:
-            os.replace(path, self._work / "previous.safetensors")
+            rename(path, self._work / "previous.safetensors")
         about = {
             "round": str(saved.round),
             "download": saved.download,
@@ -273,13 +285,28 @@ class ClientSession:
         write_arrays(path, saved.state.arrays() | (saved.change.arrays() if saved.change else {}), about)
         self.saved, self._stored = saved, saved.round
 
+    def _newest(self) -> SavedState | None:
+        """The state after the last round; None if there is none, or if only the previous one is undamaged."""
+        try:
+            return self._load("state")
+        except InputError as error:
+            if not (self._work / "previous.safetensors").exists():
+                raise
+            self._log(f"run {self.run}: {error}; going on from the state before, previous.safetensors")
+            return None
+
     def _load(self, name: str) -> SavedState | None:
         path = self._work / f"{name}.safetensors"
         if not path.exists():
             return None
         arrays, about = read_arrays(path)
-        state = ClientState.of(arrays, trained=True, loss=float(about["loss"]))
-        times = float(about["loss"]), float(about["seconds"])
-        number, before = int(about["round"]), int(about["before"])
-        trained = Distance(*json.loads(about.get("trained", "[Infinity, Infinity]")))  # older files do not say
-        return SavedState(state, number, about["download"], *times, before, Change.of(arrays), trained)
+        with parsing(path):
+            state = ClientState.of(arrays, trained=True, loss=float(about["loss"]))
+            self._client.check(state)
+            change = Change.of(arrays)
+            if change is not None:
+                check_change(change, state.tables)
+            times = float(about["loss"]), float(about["seconds"])
+            number, before = int(about["round"]), int(about["before"])
+            trained = Distance(*json.loads(about.get("trained", "[Infinity, Infinity]")))  # older files do not say
+            return SavedState(state, number, about["download"], *times, before, change, trained)

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from pfedeg.checked_files import Arrays
 from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Contents, Download, Upload
 from pfedeg.training.evaluation import Metrics
-from pfedeg.training.run_folder import Arrays
 
 PROTOCOL = 2
 KINDS = ("hello", "begin", "train", "evaluate", "finish", "refusal")

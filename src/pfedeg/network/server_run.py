@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pfedeg.checked_files import Arrays, parsing
 from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.knowledge_graph import Split
@@ -19,7 +20,7 @@ from pfedeg.training.config import Config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.last_mix import Mix
 from pfedeg.training.rounds import Round
-from pfedeg.training.run_folder import CHECKPOINT, Arrays, RunFolder, provenance
+from pfedeg.training.run_folder import CHECKPOINT, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 
 
@@ -65,7 +66,11 @@ class ServerRun(RunLoop):
         if saved is None:
             self._begin()
         else:
-            self._restore(*saved)
+            with parsing(out / CHECKPOINT):
+                self._restore(*saved)
+                for client, upload in self._transport.latest.items():
+                    ids = self._shared.travelling[client]
+                    self._strategy.uploads.check(upload, ids, config.build_model().entity_width)
             self._transport.handshake(
                 {name: digest(ids, self._shared.travelling[name]) for name, ids in self._shared.ids.items()}
             )

@@ -1,14 +1,13 @@
 """Reads and writes calibration.json: the points of a client's curves from scores to probabilities."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pfedeg.checked_files import parse_json, write_json
 from pfedeg.errors import InputError
-from pfedeg.files import write_json
 from pfedeg.graphs.knowledge_graph import Side
 from pfedeg.training.link_prediction import Calibration
 
@@ -24,7 +23,7 @@ def read_calibrations(path: Path) -> dict[Side, Calibration]:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_json(path.read_bytes())
         if "scores" in content:  # written by a version that calibrated tails only
             content = {"tail": content}
         sides: tuple[Side, ...] = ("tail", "head")

@@ -71,6 +71,19 @@ class Client:
         relation = start_rows(self.model, self.model.relation_width, self._key("start", "relation"), relations)
         return ClientState(Tables(entity, relation), None, False)
 
+    def check(self, state: ClientState) -> None:
+        """Raise ValueError unless a state from a file has the arrays of this client: names, types, shapes, finite."""
+        expected = self.start()
+        if state.optimizer is not None:
+            if self._config.moments != "keep":
+                raise ValueError("it has an optimizer state, which this run does not keep")
+            expected = expected._replace(optimizer=self.recipe.optimizer.init(expected.tables))
+        check_arrays(state.arrays(), expected.arrays())
+
+    def check_tables(self, tables: Tables) -> None:
+        """Raise ValueError unless tables from a file are of this client's types and shapes, and finite."""
+        check_arrays(tables._asdict(), self.start().tables._asdict())
+
     def step(self, state: ClientState, number: int, download: Download, engine: Engine) -> tuple[ClientState, float]:
         """The client's part of round `number`: use the download and train. Returns the new state and the mean loss."""
         absorb, before = self.recipe.absorb, state.tables.entity
@@ -153,6 +166,18 @@ class Client:
 
     def _key(self, *purpose: str | int) -> int:
         return randomness.key(self._config.seed, self.name, *purpose)
+
+
+def check_arrays(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError unless two sets of arrays have the same names, types and shapes, and the found are finite."""
+    if found.keys() != expected.keys():
+        raise ValueError(f"expected arrays {', '.join(expected)}; found {', '.join(found)}")
+    for name, array in found.items():
+        wanted = expected[name]
+        if (array.dtype, array.shape) != (wanted.dtype, wanted.shape):
+            raise ValueError(f"{name} is {array.dtype} {array.shape}, not {wanted.dtype} {wanted.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} has values that are not finite")
 
 
 def build_clients(

@@ -27,6 +27,7 @@ class InProcess:
     ) -> None:
         """Start from `states`, or from the initial tables."""
         self.clients, self._engine = clients, engine
+        self.members = clients  # those with tables of their own at the end
         self.states = dict(states or {name: client.start() for name, client in clients.items()})
         self._evaluated = {name: state.tables for name, state in self.states.items()}
 
@@ -80,7 +81,7 @@ class PooledInProcess(InProcess):
         """`pool` trains, `clients` only evaluate."""
         super().__init__({pool.name: pool}, engine, states)
         self._pool = pool
-        self._members = clients
+        self.members = clients
         entities, relations = pool.graph.entities, pool.graph.relations
         self._views: dict[ClientId, tuple[Ids, Ids]] = {
             name: (positions(client.graph.entities, entities), positions(client.graph.relations, relations))
@@ -94,4 +95,4 @@ class PooledInProcess(InProcess):
 
     def measure(self, tables: Mapping[ClientId, Tables], split: Split) -> dict[ClientId, Metrics]:
         """Each member's metrics on its own candidates and filters."""
-        return {name: self._members[name].evaluate(tables[name], split, self._engine) for name in tables}
+        return {name: self.members[name].evaluate(tables[name], split, self._engine) for name in tables}

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedeg.checked_files import Arrays
 from pfedeg.graphs.alignment import ClientId, Rows, Shared
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.base import State
-from pfedeg.methods.exchange import Upload
-from pfedeg.models.base import Mat
-
-Arrays = dict[str, NDArray[Any]]
+from pfedeg.methods.exchange import Contents, Upload
+from pfedeg.models.base import Mat, Tables
 
 
 @dataclass(frozen=True)
@@ -87,3 +86,22 @@ class Change(NamedTuple):
         if "changed/rows" not in arrays:
             return None
         return cls(arrays["changed/rows"], arrays["changed/values"])
+
+
+def check_change(change: Change, tables: Tables) -> None:
+    """Raise ValueError unless a change from a file names rows of these tables, and has finite values for them."""
+    rows, values = change
+    if rows.dtype != np.int32 or rows.ndim != 1 or (rows < 0).any() or (rows >= len(tables.entity)).any():
+        raise ValueError("changed/rows are not rows of the table")
+    if values.dtype != np.float32 or values.shape != (len(rows), tables.entity.shape[1]):
+        raise ValueError(f"changed/values are {values.dtype} {values.shape}, which do not fit the table")
+    if not np.isfinite(values).all():
+        raise ValueError("changed/values has values that are not finite")
+
+
+def check_mix(mix: Mix, contents: Contents, shared: Shared, width: int) -> None:
+    """Raise ValueError unless a mix from a file has the clients of the run, and uploads as the method declares them."""
+    if set(mix.uploads) != set(shared.clients) or not set(mix.learners) <= set(shared.clients):
+        raise ValueError("its clients are not those of the run")
+    for name, upload in mix.uploads.items():
+        contents.check(upload, shared.travelling[name], width)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pfedeg.checked_files import Arrays, parsing
 from pfedeg.engine.interface import Engine, check_threads, default_engine
 from pfedeg.errors import DataWarning, InputError, RunError
 from pfedeg.graphs.alignment import ClientId, Shared, fingerprint
@@ -19,9 +20,9 @@ from pfedeg.training.client import ClientState, build_clients
 from pfedeg.training.config import Config, require_config
 from pfedeg.training.evaluation import Metrics
 from pfedeg.training.in_process import InProcess, PooledInProcess
-from pfedeg.training.last_mix import Mix
+from pfedeg.training.last_mix import Mix, check_mix
 from pfedeg.training.link_prediction import Answerer, Predictor
-from pfedeg.training.run_folder import Arrays, RunFolder, provenance
+from pfedeg.training.run_folder import CHECKPOINT, RunFolder, provenance
 from pfedeg.training.run_loop import RunLoop
 
 POOL = "collective"  # name of the pooled client; random numbers depend on it
@@ -69,13 +70,25 @@ class Training(RunLoop, Predictor):
         self._shared, self._transport = self._assemble(shared)
         if saved is not None:
             arrays, fields = saved
-            if self._folder is not None and self._folder.finished():  # then its tables are the best so far
+            assert self._folder is not None
+            if self._folder.finished():  # then its tables are the best so far
                 arrays = self._final_tables(self._folder) | arrays
-            self._restore(arrays, fields)
+            with parsing(self._folder.path / CHECKPOINT):
+                self._restore(arrays, fields)
+                self._check_restored()
         if self._folder is not None and not self._folder.exists():
             self._folder.create(config.as_dict(), origin, federation.graphs)
             self._is_new = True
         self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
+
+    def _check_restored(self) -> None:
+        """Raise ValueError unless the arrays of a checkpoint fit the clients; compiled code does not check them."""
+        for name, client in self._transport.clients.items():
+            client.check(self._transport.states[name])
+        for name, tables in self.tables.items():
+            self._transport.members[name].check_tables(tables)
+        if self._mix is not None:
+            check_mix(self._mix, self._strategy.uploads, self._shared, self.config.build_model().entity_width)
 
     def answerer(self, client: ClientId, side: Side = "tail") -> Answerer:
         """An answerer for many questions to one `client`, for tails or heads (`side`), without probabilities."""

@@ -11,21 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
+from pfedeg.checked_files import (
+    Arrays,
+    is_complete,
+    json_bytes,
+    parse_json,
+    parsing,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
 from pfedeg.errors import InputError
-from pfedeg.files import create_folder, locked, safe_name, write_bytes, write_json, writing
+from pfedeg.files import append, check_no_links, create_folder, locked, safe_name, sync, write_bytes
 from pfedeg.graphs.alignment import ClientId, Shared
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph, Side
 from pfedeg.models.base import Tables
 from pfedeg.training.calibration_file import read_calibrations, write_calibrations
 from pfedeg.training.config import Config
-from pfedeg.training.last_mix import Change, Mix, SavedMix, pack_mix, unpack_mix
+from pfedeg.training.last_mix import Change, Mix, SavedMix, check_change, pack_mix, unpack_mix
 from pfedeg.training.link_prediction import Calibration
 
-Arrays = dict[str, NDArray[Any]]
 CHECKPOINT = "checkpoint.safetensors"
 MIX = "mix.safetensors"
 RECEIVED = "received.safetensors"
@@ -84,18 +91,10 @@ class RunFolder:
     def read(self, name: str) -> dict[str, Any]:
         """Read one of the JSON files."""
         path = self.path / name
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            if name == "result.json":
-                hint = "the run is not finished; repeat the `pfedeg train` command with --resume"
-                raise InputError(f"{self.path}: {hint}") from None
-            raise InputError(f"{path}: missing") from None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: damaged ({error})") from None
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: damaged (not a JSON object)")
-        return content
+        if name == "result.json" and not path.exists():
+            hint = "the run is not finished; repeat the `pfedeg train` command with --resume"
+            raise InputError(f"{self.path}: {hint}")
+        return read_json(path)
 
     def settings(self) -> dict[str, Any]:
         """The settings of the run as saved, also by an earlier version."""
@@ -127,8 +126,7 @@ class RunFolder:
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Append the line of a round."""
-        with writing(self.path / "history.jsonl"), open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        append(self.path / "history.jsonl", json_bytes(line))
 
     def history(self, until: int | None = None) -> list[dict[str, Any]]:
         """The lines of rounds 1 … until; an incomplete last line is ignored."""
@@ -136,10 +134,10 @@ class RunFolder:
         if not path.exists():
             return []
         lines: list[dict[str, Any]] = []
-        *texts, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        for number, text in enumerate(texts, 1):
+        *texts, last = path.read_bytes().split(b"\n")
+        for number, text in enumerate([*texts, last] if is_complete(last) else texts, 1):
             try:
-                line = json.loads(text)
+                line = parse_json(text + b"\n")
                 number_of_round = int(line["round"])
                 if until is None or number_of_round <= until:
                     lines.append(line)
@@ -153,22 +151,29 @@ class RunFolder:
 
     def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Replace all lines, atomically."""
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        write_bytes(self.path / "history.jsonl", text.encode())
+        write_bytes(self.path / "history.jsonl", *map(json_bytes, lines))
 
     def save_checkpoint(self, arrays: Arrays, fields: Mapping[str, Any]) -> None:
         """Save everything needed to resume in one file."""
+        self._sync_history()
         write_arrays(self.path / CHECKPOINT, arrays, {"about": json.dumps(fields)})
+
+    def _sync_history(self) -> None:
+        """What the history lacks after a power cut must be missing from later files, too."""
+        if (self.path / "history.jsonl").exists():
+            sync(self.path / "history.jsonl")
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The last checkpoint, if there is one."""
         if not (self.path / CHECKPOINT).exists():
             return None
         arrays, metadata = read_arrays(self.path / CHECKPOINT)
-        fields = json.loads(metadata["about"])
-        if "trained" in fields and "loss" not in fields:  # schema 1
-            fields["loss"] = [0.0] * len(fields["trained"])
-            arrays = {name.replace("/moments/", "/optimizer/"): array for name, array in arrays.items()}
+        with parsing(self.path / CHECKPOINT):
+            fields = json.loads(metadata["about"])
+            if "trained" in fields and "loss" not in fields:  # schema 1
+                fields["loss"] = [0.0] * len(fields["trained"])
+                arrays = {name.replace("/moments/", "/optimizer/"): array for name, array in arrays.items()}
+            fields["round"] = int(fields["round"])
         return arrays, fields
 
     def finish(
@@ -179,9 +184,10 @@ class RunFolder:
         keep_checkpoint: bool = False,
     ) -> None:
         """Write the tables, then result.json, which marks the run as finished."""
+        self._sync_history()
         for client, table in tables.items():
             arrays = pack_tables(table, graphs[client])
-            write_arrays(self._home(client) / "tables.safetensors", arrays, {"client": client})
+            write_arrays(self._own(self._home(client) / "tables.safetensors"), arrays, {"client": client})
         write_json(self.path / "result.json", result)
         if not keep_checkpoint:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
@@ -195,19 +201,28 @@ class RunFolder:
         path = self.path / MIX
         if not path.exists():
             return None
-        try:
+        with parsing(path):
             return unpack_mix(*read_arrays(path))
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}: damaged ({error})") from None
 
     def save_change(self, client: ClientId, change: Change) -> None:
         """Save what the last mix changed in a client's tables, where other clients' uploads are not known."""
-        write_arrays(self._home(client) / RECEIVED, change.arrays(), {"client": client})
+        write_arrays(self._own(self._home(client) / RECEIVED), change.arrays(), {"client": client})
 
     def change(self, client: ClientId) -> Change | None:
         """What `save_change` saved, if anything."""
         path = self._home(client) / RECEIVED
-        return Change.of(read_arrays(path)[0]) if path.exists() else None
+        if not path.exists():
+            return None
+        change = Change.of(read_arrays(path)[0])
+        if change is not None:
+            with parsing(path):
+                check_change(change, self.tables(client))
+        return change
+
+    def _own(self, path: Path) -> Path:
+        """A path to write to, which no link leads out of this folder."""
+        check_no_links(self.path, path)
+        return path
 
     def _home(self, client: ClientId) -> Path:
         return self.path / "clients" / safe_name(client)
@@ -228,7 +243,7 @@ class RunFolder:
 
     def save_calibrations(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
         """Save a client's curves from scores to probabilities."""
-        write_calibrations(self._home(client) / "calibration.json", curves)
+        write_calibrations(self._own(self._home(client) / "calibration.json"), curves)
 
     def calibrations(self, client: ClientId) -> dict[Side, Calibration]:
         """A client's saved curves; none if it is not calibrated."""
@@ -238,14 +253,12 @@ class RunFolder:
         """A client's graph, checked."""
         path = self._home(client) / "graph.safetensors"
         arrays, _ = read_arrays(path)
-        try:
+        with parsing(path):
             entities, relations = unpack_names("entity", arrays), unpack_names("relation", arrays)
             parts = [arrays[split] for split in SPLITS]
             labels = {}
             if "label_names" in arrays:
                 labels = dict(zip(unpack_names("labelled", arrays), unpack_names("label", arrays), strict=True))
-        except (KeyError, ValueError) as error:
-            raise InputError(f"{path}: damaged ({error})") from None
         limit = (len(entities), len(relations), len(entities))
         for part in parts:
             if part.dtype != np.int32 or part.ndim != 2 or part.shape[1] != 3:
@@ -329,23 +342,6 @@ def unpack_names(kind: str, arrays: Arrays) -> tuple[str, ...]:
     """The inverse of `pack_names`."""
     blob, ends = arrays[f"{kind}_names"].tobytes(), arrays[f"{kind}_name_ends"].tolist()
     return tuple(blob[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
-
-
-def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file atomically."""
-    write_bytes(path, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, dict(metadata)))
-
-
-def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Arrays and metadata of a safetensors file."""
-    if not path.exists():
-        raise InputError(f"{path}: missing; is the run finished and completely copied?")
-    try:
-        with safe_open(path, "numpy") as file:
-            names = file.keys()  # the open file itself is not iterable
-            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: damaged ({error})") from None
 
 
 def _graph_arrays(graph: KnowledgeGraph) -> Arrays:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pfedeg.checked_files import Arrays
 from pfedeg.errors import DataWarning, InputError, PfedegError, RunError
 from pfedeg.files import check_free
 from pfedeg.graphs.alignment import ClientId, Shared
@@ -23,7 +24,7 @@ from pfedeg.training.last_mix import Mix
 from pfedeg.training.progress import rounds_with_progress
 from pfedeg.training.result_tables import history_table, metrics_table
 from pfedeg.training.rounds import Round, Transport, run
-from pfedeg.training.run_folder import Arrays, RunFolder, custom_strategy
+from pfedeg.training.run_folder import RunFolder, custom_strategy
 from pfedeg.training.run_result import check_result, check_rounds, make_result, summary
 
 CHECKPOINT_SECONDS = 5.0
@@ -279,8 +280,9 @@ class RunLoop(ABC):
             warnings.warn(f"{folder.path}: {text}", DataWarning, stacklevel=4)
         with folder.locked():
             saved = folder.load_checkpoint()
-            self.history = folder.history(saved[1]["round"] if saved else 0)
-        check_rounds(folder.path / "history.jsonl", self.history)
+            done = int(saved[1]["round"]) if saved else 0
+            self.history = folder.history(done)
+        check_rounds(folder.path / "history.jsonl", self.history, done)
         return saved
 
     def _open_finished(self, folder: RunFolder) -> tuple[Arrays, dict[str, Any]] | None:

@@ -61,12 +61,15 @@ def check_result(path: Path, result: Mapping[str, Any], history: Sequence[Mappin
     return dict(result)
 
 
-def check_rounds(path: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError if a round is missing from a history, or is there twice."""
+def check_rounds(path: Path, history: Sequence[Mapping[str, Any]], until: int = 0) -> None:
+    """Raise InputError if a round is missing from a history, or is there twice; it must reach the round `until`."""
     for number, line in enumerate(history, 1):
         if line["round"] != number:
             text = f"line {number}: damaged (round {line['round']} in place of round {number})"
             raise InputError(f"{path}, {text}; {RESTORE}")
+    if len(history) < until:
+        text = f"ends with round {len(history)}, but the checkpoint is of round {until}"
+        raise InputError(f"{path}: {text}; {RESTORE}")
 
 
 def _check_numbers(values: Any) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pfedeg.checked_files import read_json
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import create_folder, write_bytes, write_private
 from pfedeg.graphs.alignment import ClientId
@@ -164,7 +165,7 @@ class ServerFolder:
         found = {}
         for folder in sorted((self.path / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime):
             if (folder / "result.json").exists():
-                missing = json.loads((folder / "result.json").read_text(encoding="utf-8")).get("missing", {})
+                missing = read_json(folder / "result.json").get("missing", {})
                 without = [name for name in missing if self.enrollment.contains(name)]
                 found[folder.name] = f"not finished for {', '.join(without)}" if without else "finished"
             elif (folder / CHECKPOINT).exists():
