@@ -7,21 +7,24 @@ last round back.
 
 import hashlib
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pfedeg.engine.interface import Engine
+from pfedeg.engine.interface import MultiThreaded
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.knowledge_graph import SPLITS
 from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.models.base import Tables
+from pfedeg.network.limits import OWNER
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState
 from pfedeg.training.last_mix import Change
@@ -72,22 +75,25 @@ class ClientSession:
         path: Path,
         run: str,
         name: ClientId,
-        engine: Engine,
+        engine: Callable[[], MultiThreaded],
         log: Callable[[str], None],
     ) -> None:
-        """Load the state from files; the graph is the one with which the run began."""
-        self.run, self._name, self._engine, self._log = run, name, engine, log
+        """Load the state from files; the graph is the one with which the run began. engine() makes an engine."""
+        self.run, self._name, self._make_engine, self._log = run, name, engine, log
+        self._engine = engine()
         self._folder, self._work = RunFolder(path), path / WORK
-        self._config = self._folder.config()
+        self.config = self._folder.config()
         self._graph = self._folder.graph(name)
+        self.entities = len(self._graph.entities)
         self.finished = self._folder.finished()
         if self.finished:
             self._tidy()
             return
         arrays, _ = read_arrays(self._work / "alignment.safetensors")
         self._travelling: Ids = arrays["travelling"]
-        strategy = self._config.build_strategy()
-        self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self._config, strategy)
+        self.shared = len(self._travelling)
+        strategy = self.config.build_strategy()
+        self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self.config, strategy)
         state = self._load("state")
         self.saved = state or self._load("previous") or SavedState(self._client.start(), 0)
         self._stored = state.round if state else 0  # the round in state.safetensors
@@ -101,8 +107,8 @@ class ClientSession:
         except InputError as error:  # the method sends what it does not declare
             raise ProtocolError(str(error)) from None
 
-    def train(self, request: Message) -> Message:
-        """Train for one round with the download; respond with the upload."""
+    def train(self, request: Message, seconds: float) -> Message:
+        """Train for one round with the download, for some seconds at most; respond with the upload."""
         number = request.integer("round", 1)
         self._apply_news(request)
         download = self._download(request)
@@ -114,11 +120,12 @@ class ClientSession:
             began = time.perf_counter()
             try:
                 change = self._client.change(self.saved.state, download)
-                state, loss = self._client.step(self.saved.state, number, download, self._engine)
+                with self._within(seconds):
+                    state, loss = self._client.step(self.saved.state, number, download, self._engine)
             except (InputError, RunError) as error:  # a fault of the method, or training diverged
                 raise ProtocolError(str(error)) from None
-            seconds = time.perf_counter() - began
-            self._save(SavedState(state, number, received, loss, seconds, self.saved.round, change))
+            took = time.perf_counter() - began
+            self._save(SavedState(state, number, received, loss, took, self.saved.round, change))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.saved.seconds:.1f} s")
         if trains or not lines or lines[-1]["round"] != number:
             self._record(number, download)
@@ -126,7 +133,7 @@ class ClientSession:
         fields = {"round": number, "loss": self.saved.loss, "seconds": self.saved.seconds, **more}
         return Message("train", fields, arrays)
 
-    def evaluate(self, request: Message) -> Message:
+    def evaluate(self, request: Message, seconds: float) -> Message:
         """Evaluate the current tables, or those with the download in place, on validation triples."""
         number = request.integer("round", 1)
         self._apply_news(request)
@@ -139,7 +146,8 @@ class ClientSession:
                 change = self._client.change(saved.state, download)
             except InputError as error:
                 raise ProtocolError(str(error)) from None
-        metrics = self._client.evaluate(tables, "valid", self._engine)
+        with self._within(seconds):
+            metrics = self._client.evaluate(tables, "valid", self._engine)
         arrays = tables._asdict() | (change.arrays() if change else {})
         write_arrays(self._work / "evaluated.safetensors", arrays, {"round": str(number)})
         self._evaluated = number
@@ -154,7 +162,7 @@ class ClientSession:
             self._folder.truncate_history(rounds)
             tables, change, at = self._best()
             measured = {split: {self._name: self._client.evaluate(tables, split, self._engine)} for split in SPLITS[1:]}
-            result = make_result(self._config, rounds, at, self._folder.history(), measured)
+            result = make_result(self.config, rounds, at, self._folder.history(), measured)
             if change is not None:
                 self._folder.save_change(self._name, change)
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
@@ -164,6 +172,31 @@ class ClientSession:
         result = self._folder.read("result.json")
         fields = {split: result[split]["clients"][self._name] for split in ("valid", "test")}
         return Message("finish", {"round": result["best_round"], **fields})
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Stop the engine after some seconds; what it has computed is then discarded."""
+        expired, engine = threading.Event(), self._engine
+
+        def stop() -> None:
+            expired.set()
+            engine.stop()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception:
+            if not expired.is_set():
+                raise
+        finally:
+            timer.cancel()
+            timer.join()
+        if expired.is_set():
+            self._engine = self._make_engine()
+            text = f"it would take longer than {seconds / 60:g} minutes"
+            raise ProtocolError(f"{text}, the limit of {OWNER} (minutes_per_round)")
 
     def _download(self, request: Message) -> Download:
         contents, width = self._client.strategy.downloads, self._client.model.entity_width
