@@ -5,10 +5,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pfedeg.engine.interface import Engine, default_engine
+from pfedeg.engine.interface import MultiThreaded, default_engine
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.channel import ClientStatus, Response
 from pfedeg.network.client_agent import ClientAgent
+from pfedeg.network.limits import Limits
 from pfedeg.network.request_manager import Member, RequestManager, WaitPolicy
 from pfedeg.network.server_run import ServerRun
 from pfedeg.network.server_transport import RemoteTransport
@@ -79,8 +80,10 @@ def make_agents(
     home: Path,
     secret: bytes = SECRET,
     *,
-    engine: Engine | None = None,
+    engine: MultiThreaded | None = None,
     allowed: Collection[str] = (),
+    limits: Callable[[], Limits] = Limits,
+    log: Callable[[str], None] = lambda text: None,
 ) -> dict[str, ClientAgent]:
     return {
         name: ClientAgent(
@@ -91,8 +94,10 @@ def make_agents(
             hashlib.sha256(secret).hexdigest()[:32],
             sign=FakeSigner(name).sign,
             trusted=lambda certificate, body, signature: FakeSigner("server").verify(body, signature),
-            engine=engine or default_engine(1),
+            engine=lambda: engine or default_engine(1),
             allowed=lambda: allowed,
+            limits=limits,
+            log=log,
         )
         for name, graph in federation.graphs.items()
     }

@@ -504,3 +504,33 @@ def test_a_wrong_map_is_refused_before_anything_is_made(named: Path) -> None:
     before = (named / "me" / "client.json").read_text()
     assert "cycle" in str(invoke("client", "names", named / "me", "--map", named / "names.tsv").exception)
     assert (named / "me" / "client.json").read_text() == before
+
+
+# Limits
+
+
+def test_limits_are_written_and_can_be_edited(client: ClientFolder) -> None:
+    file = client.path / "client.json"
+    content = json.loads(file.read_text())
+    assert content["limits"]["dim"] == 1024
+    assert content["limits"]["methods"]
+    content["limits"]["epochs"] = 7
+    file.write_text(json.dumps(content))
+    assert client.limits().epochs == 7
+    client.allow(["plugins:METHOD"])
+    assert ClientFolder(client.path).limits().epochs == 7, "an edit survives other commands"
+    content["limits"]["epoch"] = 7
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"client\.json: unknown limit 'epoch'; did you mean 'epochs'"):
+        client.limits()
+
+
+def test_a_folder_of_an_earlier_version_gets_the_default_limits(client: ClientFolder) -> None:
+    file = client.path / "client.json"
+    content = json.loads(file.read_text())
+    chosen = content.pop("limits")
+    file.write_text(json.dumps(content))
+    old = ClientFolder(client.path)
+    assert old.limits().dim == 1024, "also before it starts"
+    old._check()
+    assert json.loads(file.read_text())["limits"] == chosen

@@ -73,6 +73,7 @@ def client_init(
     for line in names_check(home.config):
         print_note(line)
     print_note(f"send {home.public} to the server operator; compare the key: {short(read_public(home.public))}")
+    print_note(f"what the server may ask for: `limits` in {home.path / 'client.json'}")
     print_note(f"once it is enrolled: pfedeg client start {folder}")
 
 

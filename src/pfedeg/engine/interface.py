@@ -117,6 +117,9 @@ class MultiThreaded(Engine, Protocol):
     def single(self) -> SingleThreaded:
         """An engine with the same results on one thread, to run beside others of its kind."""
 
+    def stop(self) -> None:
+        """See `SingleThreaded.stop`."""
+
 
 def positives(graph: KnowledgeGraph) -> Positives:
     """What training needs to know of a graph."""

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from pfedeg.checked_files import write_arrays
-from pfedeg.engine.interface import Engine
+from pfedeg.engine.interface import MultiThreaded
 from pfedeg.errors import InputError, PfedegError
 from pfedeg.graphs.alignment import TOKEN_BYTES, ClientId, token
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.network.client_session import WORK, ClientSession, alignment_digest, digest
+from pfedeg.network.limits import Limits, run_bytes
 from pfedeg.network.messages import PROTOCOL, Message, ProtocolError, pack, pack_contents, split, unpack
 from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings
 
 RUN = re.compile("[0-9a-z-]{1,64}")
-MOST_BYTES = 1 << 30  # of a message; a table of a million entities has 0.5 to 1 GB
 
 
 class ClientAgent:
@@ -36,24 +36,28 @@ class ClientAgent:
         *,
         sign: Callable[[bytes], bytes],
         trusted: Callable[[bytes, bytes, bytes], bool],
-        engine: Engine,
+        engine: Callable[[], MultiThreaded],
         source: str = "",
         allowed: Callable[[], Collection[str]] = tuple,
+        limits: Callable[[], Limits] = Limits,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`runs` is the folder for runs; graph(seed) is the client's graph, split by the seed if its files are not.
 
         trusted(certificate, body, signature) says whether the server signed a request. allowed() names the plug-ins
-        that may be loaded: methods, models, objectives and optimisers that are not built in are code.
+        that may be loaded: methods, models, objectives and optimisers that are not built in are code. limits() is what
+        the owner of the data allows. Both are called for each request. engine() is a new engine, to be used until it
+        is stopped.
         """
         self._runs, self.name, self._graph, self._fingerprint = runs, name, graph, fingerprint
         self._secret, self._sign, self._trusted, self._engine = secret, sign, trusted, engine
-        self._source, self._allowed, self._log = source, allowed, log
+        self._source, self._allowed, self._limits, self._log = source, allowed, limits, log
         self._session: ClientSession | None = None
 
     def respond(self, raw: bytes) -> bytes | None:
         """The response to a request; None, and so no response, if the server did not sign it."""
         try:
+            self._limits().check_message(len(raw))
             signature, body = split(raw)
             request = unpack(body)
             certificate = request.text("certificate").encode()
@@ -92,15 +96,20 @@ class ClientAgent:
             return session.finish(request)
         if session.finished:
             raise ProtocolError("the run is finished")
+        limits = self._limits()
+        limits.check_settings(session.config, self._allowed())
+        limits.check_shared(session.config, session.shared, session.entities)
+        limits.check_round(request.integer("round", 1))
+        limits.check_folders(self._runs)
         if request.kind == "train":
-            return session.train(request)
+            return session.train(request, limits.seconds)
         if request.kind == "evaluate":
-            return session.evaluate(request)
+            return session.evaluate(request, limits.seconds)
         raise ProtocolError(f"{request.kind}: not a request to a client")
 
     def _hello(self, request: Message, run: str) -> Message:
         """Check versions and settings; send the alignment tokens, once per run."""
-        config = self._agree(request)
+        config, limits = self._agree(request), self._limits()
         graph = self._graph(config.seed)
         folder = self._runs / run
         fields: dict[str, Any] = {
@@ -115,6 +124,8 @@ class ClientAgent:
             self._log(f"run {run}: resumed")
             return Message("hello", fields | {"alignment": known})
         size = len(graph.entities)
+        limits.check_folders(self._runs, run_bytes(config, graph))
+        limits.check_message(size * TOKEN_BYTES)
         self._log(f"run {run}: {config.title}, up to {config.rounds} rounds; sending {size:,} tokens")
         tokens = b"".join(sorted(token(name, self._secret) for name in graph.entities))
         return Message("hello", fields, {"tokens": np.frombuffer(tokens, np.uint8).reshape(-1, TOKEN_BYTES)})
@@ -135,6 +146,7 @@ class ClientAgent:
             raise ProtocolError(f"settings: {error}") from None
         if not config.method_type.is_federated or config.as_dict() != settings:
             raise ProtocolError("settings: incomplete, or not of a federated method")
+        self._limits().check_settings(config, self._allowed())
         return config
 
     def _check_allowed(self, settings: Mapping[str, Any]) -> None:
@@ -167,6 +179,8 @@ class ClientAgent:
         if (travelling[1:] <= travelling[:-1]).any() or not np.isin(travelling, given).all():
             raise ProtocolError("begin: shared ids are not in ascending order, or not among the aligned ids")
         self._log(f"run {run}: {len(travelling):,} of {size:,} entities are shared; only their rows are sent")
+        limits = self._limits()
+        limits.check_shared(config, len(travelling), size)
         tokens = [token(name, self._secret) for name in graph.entities]
         aligned = np.empty(size, np.int32)
         aligned[sorted(range(size), key=tokens.__getitem__)] = given
@@ -175,6 +189,7 @@ class ClientAgent:
         if known and known != found:
             raise ProtocolError("begin: this run has already begun, with other ids")
         if not folder.exists():
+            limits.check_folders(self._runs, run_bytes(config, graph))
             origin = provenance(Federation({self.name: graph}).fingerprint, self._source, config.seed)
             origin |= {"labels": config.labels(), "traits": config.traits()}
             origin |= {"clients": [self.name], "federation": run}

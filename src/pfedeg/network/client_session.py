@@ -7,8 +7,10 @@ last round back.
 
 import hashlib
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pfedeg.checked_files import parsing, read_arrays, write_arrays
-from pfedeg.engine.interface import Engine
+from pfedeg.engine.interface import MultiThreaded
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import rename
 from pfedeg.graphs.alignment import ClientId
@@ -25,6 +27,7 @@ from pfedeg.graphs.triples import Ids
 from pfedeg.methods.exchange import Download, Upload
 from pfedeg.models.base import Tables
 from pfedeg.network.download_limits import AT_REST, FACTOR, Distance, check_download
+from pfedeg.network.limits import OWNER
 from pfedeg.network.messages import Message, ProtocolError, as_download, metrics_fields, pack_contents, read_contents
 from pfedeg.training.client import Client, ClientState, check_arrays
 from pfedeg.training.last_mix import Change, check_change
@@ -76,27 +79,30 @@ class ClientSession:
         path: Path,
         run: str,
         name: ClientId,
-        engine: Engine,
+        engine: Callable[[], MultiThreaded],
         log: Callable[[str], None],
     ) -> None:
-        """Load the state from files; the graph is the one with which the run began."""
-        self.run, self._name, self._engine, self._log = run, name, engine, log
+        """Load the state from files; the graph is the one with which the run began. engine() makes an engine."""
+        self.run, self._name, self._make_engine, self._log = run, name, engine, log
+        self._engine = engine()
         self._folder, self._work = RunFolder(path), path / WORK
-        self._config = self._folder.config()
+        self.config = self._folder.config()
         self._graph = self._folder.graph(name)
+        self.entities = len(self._graph.entities)
         self.finished = self._folder.finished()
         if self.finished:
             self._tidy()
             return
         arrays, _ = read_arrays(self._work / "alignment.safetensors")
-        strategy = self._config.build_strategy()
+        strategy = self.config.build_strategy()
         with parsing(self._work / "alignment.safetensors"):
             expected = {"aligned": np.zeros(len(self._graph.entities), np.int32), "travelling": arrays["travelling"]}
             check_arrays(arrays, expected)
             self._travelling: Ids = arrays["travelling"]
             if self._travelling.dtype != np.int32 or not np.isin(self._travelling, arrays["aligned"]).all():
                 raise ValueError("shared ids are not among the aligned ids")
-        self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self._config, strategy)
+        self.shared = len(self._travelling)
+        self._client = Client(name, self._graph, arrays["aligned"], self._travelling, self.config, strategy)
         state = self._newest()
         self.saved = state or self._load("previous") or SavedState(self._client.start(), 0)
         self._stored = state.round if state else 0  # the round in state.safetensors
@@ -111,8 +117,8 @@ class ClientSession:
         except InputError as error:  # the method sends what it does not declare
             raise ProtocolError(str(error)) from None
 
-    def train(self, request: Message) -> Message:
-        """Train for one round with the download; respond with the upload."""
+    def train(self, request: Message, seconds: float) -> Message:
+        """Train for one round with the download, for some seconds at most; respond with the upload."""
         number = request.integer("round", 1)
         self._apply_news(request)
         download = self._download(request)
@@ -124,12 +130,13 @@ class ClientSession:
             began = time.perf_counter()
             try:
                 change = self._check_download(self.saved, number - 1, download)
-                state, loss = self._client.step(self.saved.state, number, download, self._engine)
+                with self._within(seconds):
+                    state, loss = self._client.step(self.saved.state, number, download, self._engine)
             except (InputError, RunError) as error:  # a fault of the method, or training diverged
                 raise ProtocolError(str(error)) from None
-            seconds = time.perf_counter() - began
+            took = time.perf_counter() - began
             trained = self._trained(self.saved.state, state, change)
-            self._save(SavedState(state, number, received, loss, seconds, self.saved.round, change, trained))
+            self._save(SavedState(state, number, received, loss, took, self.saved.round, change, trained))
             self._log(f"run {self.run}: round {number}, loss {loss:.4f}, {self.saved.seconds:.1f} s")
         if trains or not lines or lines[-1]["round"] != number:
             self._record(number, download)
@@ -137,7 +144,7 @@ class ClientSession:
         fields = {"round": number, "loss": self.saved.loss, "seconds": self.saved.seconds, **more}
         return Message("train", fields, arrays)
 
-    def evaluate(self, request: Message) -> Message:
+    def evaluate(self, request: Message, seconds: float) -> Message:
         """Evaluate the current tables, or those with the download in place, on validation triples."""
         number = request.integer("round", 1)
         self._apply_news(request)
@@ -150,7 +157,8 @@ class ClientSession:
                 tables = self._client.absorbed(saved.state, download)
             except InputError as error:
                 raise ProtocolError(str(error)) from None
-        metrics = self._client.evaluate(tables, "valid", self._engine)
+        with self._within(seconds):
+            metrics = self._client.evaluate(tables, "valid", self._engine)
         arrays = tables._asdict() | (change.arrays() if change else {})
         write_arrays(self._work / "evaluated.safetensors", arrays, {"round": str(number)})
         self._evaluated = number
@@ -165,7 +173,7 @@ class ClientSession:
             self._folder.truncate_history(rounds)
             tables, change, at = self._best()
             measured = {split: {self._name: self._client.evaluate(tables, split, self._engine)} for split in SPLITS[1:]}
-            result = make_result(self._config, rounds, at, self._folder.history(), measured)
+            result = make_result(self.config, rounds, at, self._folder.history(), measured)
             if change is not None:
                 self._folder.save_change(self._name, change)
             self._folder.finish({self._name: tables}, {self._name: self._graph}, result)
@@ -175,6 +183,31 @@ class ClientSession:
         result = self._folder.read("result.json")
         fields = {split: result[split]["clients"][self._name] for split in ("valid", "test")}
         return Message("finish", {"round": result["best_round"], **fields})
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Stop the engine after some seconds; what it has computed is then discarded."""
+        expired, engine = threading.Event(), self._engine
+
+        def stop() -> None:
+            expired.set()
+            engine.stop()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception:
+            if not expired.is_set():
+                raise
+        finally:
+            timer.cancel()
+            timer.join()
+        if expired.is_set():
+            self._engine = self._make_engine()
+            text = f"it would take longer than {seconds / 60:g} minutes"
+            raise ProtocolError(f"{text}, the limit of {OWNER} (minutes_per_round)")
 
     def _download(self, request: Message) -> Download:
         contents, width = self._client.strategy.downloads, self._client.model.entity_width

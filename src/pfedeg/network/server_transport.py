@@ -156,7 +156,7 @@ class RemoteTransport:
 
         for name, message in self._request(requests, check):
             if message.kind == "refusal":
-                self.missing[name] = message.text("reason")
+                self._refused(name, message)
                 continue
             updates[name] = Update(self._upload(name, message), message.loss())
         self._refuse_outliers(number, downloads, updates)
@@ -201,7 +201,7 @@ class RemoteTransport:
             requests, lambda name, message: self._check_evaluation(name, message, number)
         ):
             if message.kind == "refusal":
-                self.missing[name] = message.text("reason")
+                self._refused(name, message)
                 continue
             metrics[name] = read_metrics(message.fields["valid"], "evaluate")
             self._evaluated.setdefault(name, metrics[name].triples)
@@ -214,12 +214,16 @@ class RemoteTransport:
         self.missing = {}
         for name, message in self._request(requests, _check_result):
             if message.kind == "refusal":
-                self.missing[name] = message.text("reason")
+                self._refused(name, message)
                 continue
             self.finished[name] = message.integer("round")
             for part in found:
                 found[part][name] = read_metrics(message.fields[part], "finish")
         return found
+
+    def _refused(self, name: ClientId, message: Message) -> None:
+        self.missing[name] = message.text("reason")
+        self._log(f"client {name!r} gives no result: {self.missing[name]}")
 
     def set_affinity(self, number: int, weights: Any) -> None:
         """The relation graph of a round; each client gets its own row with the next request."""

@@ -16,6 +16,7 @@ from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
 from pfedeg.graphs.naming import Naming
+from pfedeg.network.limits import Limits
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.alignment_secret import read_secret
@@ -36,6 +37,7 @@ class ClientConfig:
     names: str = "full"  # how the graph's names are written before tokens are made
     map: str | None = None  # a file of new names
     prefixes: tuple[str, ...] = ()
+    limits: Limits | None = None  # what a server may ask for; None: not yet chosen
 
     def naming(self) -> Naming | None:
         """The rules for names; None to take them exactly as they are."""
@@ -62,7 +64,8 @@ class ClientFolder:
             config.data if config.data == "world" and not Path("world").exists() else str(Path(config.data).resolve())
         )
         config = replace(config, name=name, data=data, map=_resolved(config.map))
-        read_graph(config, 0)
+        graph = read_graph(config, 0)
+        config = replace(config, limits=config.limits or Limits.suited(graph))
         for identifier in config.allowed:
             check_plugin(identifier)
 
@@ -94,7 +97,8 @@ class ClientFolder:
         except (KeyError, TypeError, AttributeError):
             hint = "it needs the texts name, data and server, and may have a list `allowed` of plug-ins"
             raise InputError(f"{file}: damaged; {hint}") from None
-        return ClientConfig(name, data, server, found.get("threads"), allowed, names, map_, prefixes)
+        limits = None if found.get("limits") is None else Limits.read(found["limits"], str(file))
+        return ClientConfig(name, data, server, found.get("threads"), allowed, names, map_, prefixes, limits)
 
     @property
     def public(self) -> Path:
@@ -122,8 +126,12 @@ class ClientFolder:
         self._set_allowed(name for name in allowed if name not in identifiers)
 
     def _set_allowed(self, identifiers: Iterable[str]) -> None:
-        self.config = replace(self.config, allowed=tuple(identifiers))
+        self.config = replace(self._read_config(), allowed=tuple(identifiers))
         write_json(self.path / "client.json", asdict(self.config))
+
+    def limits(self) -> Limits:
+        """What a server may ask for, as client.json says now."""
+        return self._read_config().limits or Limits()
 
     # Names
 
@@ -158,7 +166,10 @@ class ClientFolder:
         keys.read_pair(self.path / "client.key")
         read_secret(self.path / "secret")
         parse_address(self.config.server)
-        read_graph(self.config, 0)
+        graph = read_graph(self.config, 0)
+        if self.config.limits is None:  # a folder made by an earlier version
+            self.config = replace(self._read_config(), limits=Limits.suited(graph))
+            write_json(self.path / "client.json", asdict(self.config))
 
     def write_status(self, state: str, detail: str = "") -> None:
         """Record what the process is doing, for `status`."""

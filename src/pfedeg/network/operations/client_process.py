@@ -18,7 +18,7 @@ from pfedeg.network.channel import (
     RunEndedError,
     UnreachableError,
 )
-from pfedeg.network.client_agent import MOST_BYTES, ClientAgent
+from pfedeg.network.client_agent import ClientAgent
 from pfedeg.network.flower_channels import FlowerClientChannel
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations.alignment_secret import read_secret
@@ -84,9 +84,10 @@ def make_agent(client: ClientFolder, log: Callable[[str], None]) -> ClientAgent:
         fingerprint(secret),
         sign=signer.sign,
         trusted=trusted,
-        engine=default_engine(config.threads),
+        engine=lambda: default_engine(config.threads),
         source=config.data,
         allowed=client.allowed,
+        limits=client.limits,
         log=log,
     )
 
@@ -95,7 +96,7 @@ def _serve(client: ClientFolder, channel: ClientChannel, agent: ClientAgent, log
     pause, last = POLL[0], time.monotonic()
     while True:
         try:
-            request = channel.receive(MOST_BYTES)
+            request = channel.receive(client.limits().message_bytes)
         except InvalidMessageError as error:
             log(f"ignored a message: {error}")
             continue
