@@ -36,6 +36,7 @@ def read(source: Source) -> Federation:
     graphs = {}
     for place, client in enumerate(content):
         name = f"client-{place:0{width}}"
+        source.limits.check_memory(source.name)
         parts = {split: _triples(f"{source.name}, client {place}, {split}", client, split) for split in SPLITS}
         named = {
             split: [(_name(entities, h, "e"), _name(relations, r, "r"), _name(entities, t, "e")) for h, r, t in triples]

@@ -2,7 +2,8 @@
 
 import io
 import pickletools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -100,8 +101,7 @@ def read_pickle(content: bytes) -> Any:
     """The value in a pickle; PickleError for anything but the opcodes, types and functions that are named here."""
     stack, memo, free = _Stack(), dict[int, Any](), [len(content)]
     try:
-        for opcode, argument, _ in pickletools.genops(io.BytesIO(content)):
-            name = opcode.name
+        for name, argument in _opcodes(content):
             if name == "STOP":
                 return stack.pop()
             if name in VALUES:
@@ -123,6 +123,14 @@ def read_pickle(content: bytes) -> Any:
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         raise PickleError(f"damaged: {str(error)[:80] or type(error).__name__}") from None
     raise PickleError("damaged: it has no end")
+
+
+def _opcodes(content: bytes) -> Iterator[tuple[str, Any]]:
+    argument: Any
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of unusual escapes in texts
+        for opcode, argument, _ in pickletools.genops(io.BytesIO(content)):
+            yield opcode.name, argument
 
 
 def _apply(name: str, stack: _Stack, free: list[int]) -> None:
