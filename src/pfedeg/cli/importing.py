@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,22 @@ FOR_FILES: tuple[str, ...] = (
     "on_error",
 )
 FOR_FILES += ("label_columns", "labels")
+LIMITS = (
+    ("max-line", "BYTES", "16000000", "longer lines"),
+    ("max-name", "N", "65536", "names with more characters"),
+    ("max-depth", "N", "256", "JSON-LD, RDF/XML and triple terms that are nested deeper"),
+    ("max-expansion", "N", "1000", "files that decompress to more than N times their size, and longer XML entities"),
+    ("max-memory", "GB", "3/4 of the machine", "files whose import needs more memory"),
+)
+FOR_FILES += tuple(name.replace("-", "_") for name, *_ in LIMITS)
+
+
+def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The limits of an import, which protect from files that are made to harm."""
+    for name, metavar, default, text in reversed(LIMITS):
+        help = f"refuse {text}  [default: {default}]"
+        function = click.option(f"--{name}", type=int, metavar=metavar, default=None, help=help)(function)
+    return function
 
 
 @click.command("import", context_settings=CONTEXT)
@@ -77,6 +94,7 @@ FOR_FILES += ("label_columns", "labels")
     help="stop at an invalid line, or skip and count it",
 )
 @naming_options
+@limit_options
 @click.option(
     "--federation", is_flag=True, help="SOURCE is a Parquet file or folder that `pfedeg train` reads as clients"
 )
@@ -118,6 +136,7 @@ def import_(
     from pfedeg.graphs.naming import Naming
     from pfedeg.importing.dispatch import read
     from pfedeg.importing.graph_builder import GraphBuilder, ImportOptions
+    from pfedeg.importing.limits import RANGES, Limits, check_limits
     from pfedeg.importing.output import check, summary, write
     from pfedeg.importing.sources import FORMATS, find_sources
     from pfedeg.importing.table_columns import settle_first_rows
@@ -130,10 +149,14 @@ def import_(
         _rename_clients(sources, out, naming, force, as_json)
         return
     found = find_sources(sources, format)
+    given = {name: chosen.pop(name) for name in RANGES}
+    limits = {name: value for name, value in given.items() if value is not None}
     if any(source.format == "fede" for source in found):
         if not naming.is_plain:
             hint = f"import the file without them, then: pfedeg import {out} --names …"
             raise InputError(f"--names, --map and --prefix: not for FedE's files; {hint}")
+        found[0].limits = Limits(**limits)
+        check_limits(found[0].limits)
         _import_federation(found, out, force, as_json)
         return
     check(out, force)
@@ -143,6 +166,7 @@ def import_(
     delimiter = {"\\t": "\t", "tab": "\t", "space": " "}.get(chosen["delimiter"], chosen["delimiter"])
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"--delimiter {delimiter!r}: expected a single character, or tab")
+    chosen |= limits
     chosen |= {"delimiter": delimiter, "columns": columns, "label_columns": label_columns, "naming": naming}
     options, given_labels = ImportOptions(**chosen), read_pairs(labels, ("name", "label")) if labels else []
     began = time.monotonic()

@@ -54,7 +54,7 @@ def import_client(
     .parquet file; `force` replaces an earlier import. `progress` shows on stderr how far the reading is. All other
     arguments are those of `pfedeg import`, with the same defaults: `format`, `names`, `map`, `prefixes` and `labels`,
     and as `options` `literals`, `buckets`, `blank`, `on_error`, `language`, `delimiter`, `columns` and `label_columns`
-    (lists of three), `header`.
+    (lists of three), `header`, and the limits `max_line`, `max_name`, `max_depth`, `max_expansion` and `max_memory`.
     """
     _check(options)
     naming = Naming.of(names, prefixes, map)

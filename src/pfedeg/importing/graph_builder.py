@@ -12,6 +12,7 @@ from pfedeg.errors import InputError
 from pfedeg.graphs.naming import Naming, Renaming
 from pfedeg.graphs.triples import Ids, normal, sort_names, sorted_unique
 from pfedeg.importing.label_choice import LABELS, LabelChoice
+from pfedeg.importing.limits import Limits, check_limits, exceeded
 from pfedeg.importing.numeric_buckets import XSD, Kind, bucket_names, number_of
 from pfedeg.importing.sources import Source
 
@@ -25,12 +26,13 @@ PREFIXES = {
     "http://schema.org/": "schema",
 }
 MOSTLY = 4  # a relation with 4 times as many numbers as other tails is probably numeric
+SORTED = 48  # bytes per triple that `finish` needs
 CHUNK = 1 << 16  # triples that are numbered at a time
 BLANK = "\ud800"  # starts the provisional name of a blank node; valid text cannot contain it
 
 
 @dataclass(frozen=True)
-class ImportOptions:
+class ImportOptions(Limits):
     """The options of an import."""
 
     literals: Literal["drop", "keep", "bucket"] = "drop"
@@ -43,6 +45,10 @@ class ImportOptions:
     label_columns: Sequence[str] | None = None
     header: bool | None = None
     naming: Naming = field(default_factory=Naming)
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        check_limits(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +85,17 @@ class FirstRow(NamedTuple):
 class Names(dict[str, int]):
     """Name → number, in order of first use. All Unicode forms of a name have the same number."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, longest: int) -> None:
+        """Start empty; a name of more than `longest` characters is refused."""
         super().__init__()
+        self._longest = longest
         self.names: list[str] = []
         self.not_normal: list[str] = []
 
     def __missing__(self, name: str) -> int:
         """The number of a form seen for the first time."""
+        if len(name) > self._longest:
+            raise exceeded(f"{name[:60]!r}…", f"a name of more than {self._longest:,} characters", "max_name")
         normalized = name if name.isascii() else normal(name)
         number = self.setdefault(normalized, len(self.names))
         if number == len(self.names):
@@ -113,7 +122,7 @@ class GraphBuilder:
         self.trimmed: Counter[str] = Counter()  # cells with surrounding spaces
         self.bucketed: dict[str, dict[str, int]] = {}  # relation → its values and buckets
         self.labels = LabelChoice(options.language)
-        self.entities, self.relations = Names(), Names()
+        self.entities, self.relations = Names(options.max_name), Names(options.max_name)
         self.pending = list[str](), list[str](), list[str]()  # heads, relations, tails that `flush` will number
         self._triples = array("i"), array("i"), array("i")
         self._values: dict[int, list[Value]] = {}  # by relation
@@ -122,6 +131,7 @@ class GraphBuilder:
 
     def start_source(self, source: Source) -> None:
         """The following statements come from this source."""
+        source.limits = self.options
         self._sources.append(source)
         self._blanks = {}
 
@@ -141,6 +151,7 @@ class GraphBuilder:
         ):
             ids.extend(map(among.__getitem__, names))
         self.statements += len(self.pending[0])
+        self.options.check_memory(self._sources[-1].name if self._sources else "", len(self._triples[0]) * SORTED)
         self._progress(self.statements)
         for names in self.pending:
             names.clear()

@@ -2,16 +2,23 @@
 
 from codecs import BOM_UTF8
 from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from io import BufferedReader
+from itertools import islice
 from typing import IO, Any, cast
-from xml.parsers import expat
 
 from pfedeg.errors import InputError
 from pfedeg.importing.graph_builder import CHUNK, GraphBuilder
+from pfedeg.importing.limits import lines
+from pfedeg.importing.nesting import JSON, STAR, Nesting, StarNesting
 from pfedeg.importing.sources import Source, Tee
+from pfedeg.importing.xml_check import XmlCheck
 
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
 LINE_FORMATS = ("nt", "nq")  # one statement per line
-LINES_BYTES = 1 << 20  # bytes of lines that are parsed at a time
+LINES = 1 << 13  # lines that are parsed at a time
+STEP = 1 << 16  # bytes that are checked before the parser sees them
 BASE = "file:///"  # resolves relative IRIs without making them much longer
 
 
@@ -35,26 +42,40 @@ def _read_lines(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
     from pyoxigraph import RdfFormat, parse
 
     format, number = getattr(RdfFormat, FORMATS[source.format]), 0
-    while lines := file.readlines(LINES_BYTES):
+    each = lines(file, source.name, source.limits.max_line)
+    while some := list(islice(each, LINES)):
+        for place, line in enumerate(some, number + 1):
+            if line.count(b"<<") > source.limits.max_depth:
+                Nesting(STAR, f"{source.name}, line {place}", source.limits).feed(line)
         try:
-            _add(list(parse(b"".join(lines), format)), builder)
+            _add(list(parse(b"".join(some), format)), builder)
         except SyntaxError:
-            for place, line in enumerate(lines, number + 1):
+            for place, line in enumerate(some, number + 1):
                 try:
                     _add(list(parse(line, format)), builder)
                 except SyntaxError as error:
                     builder.reject(place, _reason(error))
-        number += len(lines)
+        number += len(some)
 
 
 def _read_whole(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
     """Parse statement by statement and stop at the first error: what follows it could be misread."""
     from pyoxigraph import RdfFormat, parse
 
-    xml = _XmlCheck()
-    if source.format == "rdf":
-        file = cast(IO[bytes], Tee(file, xml.feed))
-    parser = parse(file, getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
+    xml = XmlCheck(source.name, source.limits)
+    again = replace(source, digest=sha256(), bytes_read=0).open if source.path else None
+    check = {"rdf": xml.feed, "jsonld": Nesting(JSON, source.name, source.limits).feed}.get(
+        source.format, StarNesting(source.name, source.limits, again).feed
+    )
+
+    def follow(chunk: bytes) -> None:
+        if xml.error and chunk:
+            builder.reject(*xml.error, fatal=True)
+        source.limits.check_memory(source.name)
+        check(chunk)
+
+    file = BufferedReader(Tee(file, follow), STEP)
+    parser = parse(cast(IO[bytes], file), getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
     try:
         _add(parser, builder)
     except SyntaxError as error:
@@ -63,6 +84,8 @@ def _read_whole(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
             hint = "contexts are not downloaded; copy the context into the file"
             raise InputError(f"{source.name}: the @context is a link; {hint}") from None
         builder.reject(xml.error[0] if xml.error else error.lineno, reason, fatal=True)
+    except MemoryError:  # of the parser's buffer, which no option enlarges
+        raise InputError(f"{source.name}: a text, name or comment is longer than 16 MB") from None
     if xml.error:  # pyoxigraph accepts a truncated file
         builder.reject(*xml.error, fatal=True)
     builder.prefixes |= {iri: name for name, iri in parser.prefixes.items()}
@@ -71,22 +94,6 @@ def _read_whole(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
 def _reason(error: SyntaxError) -> str:
     reason = str(error.args[0] if error.args else error)
     return reason.partition(": ")[2] if reason.startswith("Parser error") else reason
-
-
-class _XmlCheck:
-    """Checks that an XML stream is well-formed up to its end."""
-
-    def __init__(self) -> None:
-        self._expat = expat.ParserCreate()
-        self.error: tuple[int, str] | None = None  # line and reason
-
-    def feed(self, chunk: bytes) -> None:
-        """The next chunk; an empty one is the end."""
-        if self.error is None:
-            try:
-                self._expat.Parse(chunk, not chunk)
-            except expat.ExpatError as error:
-                self.error = error.lineno, f"not well-formed XML ({expat.ErrorString(error.code)})"
 
 
 def _add(statements: Iterable[Any], builder: GraphBuilder) -> None:

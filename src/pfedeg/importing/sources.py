@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pfedeg.errors import InputError
+from pfedeg.importing.limits import FREELY, Limits, exceeded
 
 RDF = ("nt", "nq", "ttl", "trig", "rdf", "jsonld")
 FORMATS = (*RDF, "tsv", "csv", "parquet", "fede")
@@ -27,6 +28,7 @@ SUFFIXES = {
     "pickle": "fede",
     "pq": "parquet",
 }
+DETECTED = 1 << 16  # decompressed bytes by which the format is detected
 COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zst"}
 CONFLICTS = {  # detected format: formats that cannot be meant
@@ -53,6 +55,7 @@ class Source:
     head: bytes = b""  # the bytes of standard input that were read to detect the format
     bytes_read: int = 0
     digest: Any = field(default_factory=hashlib.sha256)
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def name(self) -> str:
@@ -75,7 +78,18 @@ class Source:
             import pyarrow as pa
 
             counted = pa.input_stream(io.BufferedReader(counted, 1 << 20), compression=COMPRESSIONS[self.compression])
-        return io.BufferedReader(Tee(counted, self.digest.update), 1 << 20)
+        expanded = 0
+
+        def follow(chunk: bytes) -> None:
+            nonlocal expanded
+            expanded += len(chunk)
+            if expanded > FREELY and expanded > self.limits.max_expansion * self.bytes_read:
+                problem = f"expands to more than {self.limits.max_expansion:,} times its size"
+                raise exceeded(self.name, problem, "max_expansion")
+            self.limits.check_memory(self.name)
+            self.digest.update(chunk)
+
+        return io.BufferedReader(Tee(counted, follow), 1 << 20)
 
     def _count(self, chunk: bytes) -> None:
         self.bytes_read += len(chunk)
@@ -183,9 +197,9 @@ def _decompressed(head: bytes, compression: str | None) -> bytes:
         return head
     import pyarrow as pa
 
-    stream, parts = pa.input_stream(pa.BufferReader(head), compression=COMPRESSIONS[compression]), []
+    stream, parts = pa.input_stream(pa.BufferReader(head), compression=COMPRESSIONS[compression]), list[bytes]()
     try:
-        while chunk := stream.read(256):
+        while len(parts) < DETECTED // 256 and (chunk := stream.read(256)):
             parts.append(chunk)
     except (OSError, pa.ArrowException):  # the input ends in the middle of a block
         pass

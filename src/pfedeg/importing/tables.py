@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
+from typing import Any
 
 from pfedeg.errors import InputError
 from pfedeg.graphs.triples import ROLES
-from pfedeg.importing.graph_builder import FirstRow, GraphBuilder
+from pfedeg.importing.graph_builder import SORTED, FirstRow, GraphBuilder
+from pfedeg.importing.limits import exceeded, lines
 from pfedeg.importing.sources import Source
 from pfedeg.importing.table_columns import find_columns
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-SAMPLE = 100  # lines from which the delimiter is detected
+SAMPLE, SAMPLE_TEXT = 100, 1_000_000  # lines and characters from which the delimiter is detected
+UNCLOSED = 1000  # quotes that are never closed: each makes many lines be parsed again
 
 
 def read_text(source: Source, builder: GraphBuilder) -> None:
@@ -22,14 +25,18 @@ def read_text(source: Source, builder: GraphBuilder) -> None:
     builder.start_source(source)
     try:
         with io.TextIOWrapper(source.open(), "utf-8-sig", "surrogateescape", newline="") as text:
-            _read_lines(source, text, builder)
+            _read_lines(source, lines(text, source.name, source.limits.max_line), builder)
     except OSError as error:
         raise InputError(f"{source.name}: cannot be read: {error}") from None
 
 
 def _read_lines(source: Source, text: Iterable[str], builder: GraphBuilder) -> None:
     text, options = iter(text), builder.options
-    first = list(islice(text, SAMPLE))
+    first = list[str]()
+    for line in islice(text, SAMPLE):
+        first.append(line)
+        if sum(map(len, first)) > SAMPLE_TEXT:
+            break
     quotes = source.format != "tsv"
     delimiter = options.delimiter or ("\t" if not quotes else _delimiter(source, first))
     if options.delimiter is None and delimiter not in (",", "\t"):
@@ -69,15 +76,16 @@ def _problem(*cells: str | None) -> str:
 def _rows(text: Iterator[str], delimiter: str, quotes: bool, builder: GraphBuilder) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with their first line. After an invalid row, parsing resumes at the next line."""
     number, held, again = 0, list[str](), list[str]()  # lines of the current row; lines to parse again
+    unclosed = 0
 
-    def lines() -> Iterator[str]:
+    def following() -> Iterator[str]:
         while (line := again.pop() if again else next(text, None)) is not None:
             held.append(line)
             yield line
 
     while True:
         how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
-        reader = csv.reader(lines(), delimiter=delimiter, **how)
+        reader = csv.reader(following(), delimiter=delimiter, **how)
         try:
             for row in reader:
                 first_line, number = number + 1, number + len(held)
@@ -87,6 +95,9 @@ def _rows(text: Iterator[str], delimiter: str, quotes: bool, builder: GraphBuild
             return
         except csv.Error as error:
             number += 1
+            unclosed += len(held) > 1
+            if unclosed > UNCLOSED:
+                builder.reject(number, f"the last of {unclosed:,} quotes that are never closed", fatal=True)
             again.extend(reversed(held[1:]))  # the row may be many lines long because of an unclosed quote
             held.clear()
             builder.reject(number, str(error))
@@ -134,8 +145,7 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
     try:
         if source.path is None or source.compression:
             raise InputError(f"{source.name}: Parquet is read only from an uncompressed file on disk")
-        file = pq.ParquetFile(source.path)
-        names = file.schema_arrow.names
+        names = pq.ParquetFile(source.path).schema_arrow.names
         options = builder.options
         columns = find_columns(source, names, replace(options, header=True))
         if extra := [name for name in ("client", "split") if name in names and name not in (options.columns or ())]:
@@ -144,8 +154,12 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
             builder.remark(f"{source.name}: {which} ignored; {hint}")
         number, places = 0, (*columns.names, *(place for place in columns.labels if place is not None))
         wanted = list(dict.fromkeys(names[place] for place in places))
+        file = pq.ParquetFile(source.path, read_dictionary=wanted)  # equal names are read once
+        rows = file.metadata.num_rows
+        source.limits.check_memory(f"{source.name}, {rows:,} rows", rows * SORTED)
         for batch in file.iter_batches(1 << 16, columns=wanted):
-            cells = {name: batch.column(name).cast(pa.string()).to_pylist() for name in wanted}
+            source.limits.check_memory(source.name)
+            cells = {name: _cells(source, batch.column(name)) for name in wanted}
             of_roles = zip(*(cells[names[place]] for place in columns.names), strict=True)
             of_labels = zip(
                 *([None] * len(batch) if p is None else cells[names[p]] for p in columns.labels), strict=True
@@ -159,6 +173,20 @@ def read_parquet(source: Source, builder: GraphBuilder) -> None:
                     builder.row(head, relation, tail)
                     builder.label_row((head, relation, tail), labels)
             source.bytes_read = min(source.size, source.bytes_read + batch.nbytes // 4)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{source.name}: not a readable Parquet file ({reason})") from None
+
+
+def _cells(source: Source, column: Any) -> list[str | None]:
+    """The texts of a column; equal ones are one object."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    texts = whole.dictionary.cast(pa.large_string())
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest > source.limits.max_line:
+        raise exceeded(source.name, f"a cell longer than {source.limits.max_line:,} bytes", "max_line")
+    names = texts.to_pylist()
+    return [None if place is None else names[place] for place in whole.indices.to_pylist()]
