@@ -218,13 +218,13 @@ class ClientSession:
         change = self._client.change(saved.state, download)
         if change is None or not self._client.strategy.averages:
             return change
-        model, shared_start = self._client.model, self._config.start == "shared"
+        model, shared_start = self._client.model, self.config.start == "shared"
         most = Distance.of(saved.change.values) if saved.change else AT_REST
         if saved.round:
             most = most.plus(saved.trained, FACTOR * max(1, 1 + number - saved.round))
         else:  # nothing is known of training yet
-            steps = self._config.epochs * -(-len(self._graph.train) // self._config.batch)
-            apart = self._config.build_optimizer().reach(steps) * number
+            steps = self.config.epochs * -(-len(self._graph.train) // self.config.batch)
+            apart = self.config.build_optimizer().reach(steps) * number
             apart += 0.0 if shared_start else 2.01 * model.start_range
             most = Distance(apart, apart)
         own = saved.state.tables.entity[change.rows]
