@@ -157,6 +157,15 @@ def test_a_map_of_names(table: Path) -> None:
     assert "names that several names became: 1, e.g. 'Peru' ('http://example.org/PE', 'ex:PE')" in text
 
 
+@pytest.mark.parametrize("old", ["ex:PE", f"{EX}PE"])
+def test_an_old_name_in_a_map_may_have_a_declared_prefix(ttl: Path, old: str) -> None:
+    names = ttl.parent / "names.tsv"
+    names.write_text(f"{old}\tThe country\n")
+    found = {name for h, _, t in brought(ttl, "--map", names, "--prefix", f"ex:{EX}") for name in (h, t)}
+    assert "The country" in found
+    assert f"{EX}PE" not in found
+
+
 def test_a_mapped_name_has_its_name_from_the_map_alone(ttl: Path) -> None:
     names = ttl.parent / "names.csv"
     names.write_text(f'{EX}x1,"Springfield, Ohio"\n{EX}PE,{EX}PE\n')

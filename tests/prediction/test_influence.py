@@ -342,7 +342,7 @@ def test_a_terminal_shows_the_clients_that_change_the_score_most() -> None:
         "without b",
         "without e",
         "without f",
-        "without one of 2 more clients",
+        "without any of 2 others",
         "without all other clients",
     ]
     assert lines[0] == "without a: rank 2 (1 lower), score -2.000 (-3.000)"

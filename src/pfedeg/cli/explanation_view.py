@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pfedeg.cli.options import print_note
-from pfedeg.text import plural
 
 if TYPE_CHECKING:
     from pfedeg.graphs.knowledge_graph import KnowledgeGraph, Side, Split
@@ -72,8 +71,8 @@ def _influence_lines(influence: "Sequence[Influence]", head: str, tail: str) -> 
     for each in influence:
         if each in shown:
             yield f"      {_influence_text(each, head, tail)}"
-    if len(single) > len(shown):
-        yield f"      without one of {plural(len(single) - len(shown), 'more client')}: the score changes less"
+    if left := len(single) - len(shown):
+        yield f"      without {f'any of {left:,} others' if left > 1 else 'the other one'}: the score changes less"
     for each in influence:
         if each.without is None:
             yield f"      {_influence_text(each, head, tail)}"

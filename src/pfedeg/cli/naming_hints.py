@@ -25,7 +25,9 @@ def naming_hints(inspection: Inspection, path: Path) -> Iterator[str]:
     if not is_federation(path):
         target += " --federation"
     for mend in inspection.mends:
-        effect = f"to share {plural(mend.shared, 'entity')} instead of {inspection.overlap.common:,}"
+        now = inspection.overlap.common
+        instead = f"instead of {now:,}" if mend.shared > now else "among more clients"
+        effect = f"to share {plural(mend.shared, 'entity')} {instead}"
         if mend.with_map:
             yield f"  {effect}, with a map of names, which you can edit:"
             yield from _map_commands(source, target)

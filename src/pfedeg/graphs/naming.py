@@ -71,10 +71,9 @@ class Naming:
                 trimmed.append(name)
             if full != plain:
                 expanded.append(name)
-            old = next((each for each in (plain, full) if each in self.new_names), None)
-            if old is not None:
-                mapped.add(old)
-                full = self.new_names[old]
+            if full in self.new_names:
+                mapped.add(full)
+                full = self.new_names[full]
             elif formed := self._formed(full, labels.get(name) or labels.get(full)):
                 wanted[name] = formed
             new[name] = full
@@ -166,7 +165,8 @@ def read_map(path: Path, naming: Naming) -> dict[str, str]:
     """Old name → new name, from a file of two columns. A new name that is an old name itself is mapped on."""
     new: dict[str, str] = {}
     lines: dict[str, int] = {}
-    for line, old, other in read_pairs(path, ("old", "new")):
+    for line, written, other in read_pairs(path, ("old", "new")):
+        old = naming.expand(written)
         before = lines.setdefault(old, line)
         if new.setdefault(old, naming.expand(other)) != naming.expand(other):
             two = f"{new[old]!r} (line {before}) and {other!r}"

@@ -82,7 +82,8 @@ def _hints(clients: dict[ClientId, ClientSize], common: Overlap, variants: Spell
             yield Hint("no test triples", client, "no test triples: no final evaluation of this client")
     if variants.number:
         entities = plural(variants.number, "entity")
-        text = f"{entities} named differently by different clients will not align ({_kinds(variants.differences)})"
+        kinds = _kinds(variants.differences)
+        text = f"{entities} seemingly named differently by different clients will not align ({kinds})"
         yield Hint("spelling variants", None, text)
     for client in clients:
         own = [variant for variant in variants.inside if variant.first_client == client]

@@ -17,30 +17,32 @@ from pfedeg.inspection.spelling_variants import Group
 
 @dataclass(frozen=True)
 class Mend:
-    """A way to name entities, and the number of entities that at least two clients would share."""
+    """A way to name entities, the number of entities that clients would share, and of pairs of clients over them."""
 
     names: NameForm
     with_map: bool
     shared: int
+    pairs: int  # an entity of three clients counts three times
 
 
 def find_mends(federation: Federation, new_names: Mapping[str, str]) -> tuple[Mend, ...]:
     """The ways that let clients share more entities than now: the best without a map, and the map if it is better."""
-    now = _count_shared(federation, None)
+    now = _count_shared(federation, None)[1]
     forms: tuple[NameForm, ...] = ("full", "label", "local")  # the first of equals is chosen
-    found = [Mend(form, False, _count_shared(federation, Naming(form))) for form in forms]
-    best = max(found, key=lambda mend: mend.shared)
-    mapped = Mend("full", True, _count_shared(federation, Naming(new_names=new_names)))
-    return tuple(mend for mend, least in ((best, now), (mapped, best.shared)) if mend.shared > least)
+    found = [Mend(form, False, *_count_shared(federation, Naming(form))) for form in forms]
+    best = max(found, key=lambda mend: mend.pairs)
+    mapped = Mend("full", True, *_count_shared(federation, Naming(new_names=new_names)))
+    return tuple(mend for mend, least in ((best, now), (mapped, best.pairs)) if mend.pairs > least)
 
 
-def _count_shared(federation: Federation, naming: Naming | None) -> int:
-    """The number of names of at least two clients."""
+def _count_shared(federation: Federation, naming: Naming | None) -> tuple[int, int]:
+    """The number of names of at least two clients, and of pairs of clients over them."""
     owners = Counter[str]()
     for graph in federation.graphs.values():
         names = set(graph.entities)
         owners.update(set(map(naming.rename(graph.entities, graph.labels), names)) if naming else names)
-    return sum(number > 1 for number in owners.values())
+    numbers = owners.values()
+    return sum(number > 1 for number in numbers), sum(number * (number - 1) // 2 for number in numbers)
 
 
 def map_names(federation: Federation, groups: Sequence[Group]) -> dict[str, str]:
