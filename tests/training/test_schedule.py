@@ -23,13 +23,14 @@ class IdleEngine:
     """An engine that computes nothing and records the single-threaded engines that it made."""
 
     def __init__(self, threads):
-        self.threads, self.singles = threads, []
+        self.threads, self.singles, self.stopped = threads, [], threading.Event()
 
     def single(self):
         self.singles.append(IdleEngine(1))
-        self.singles[-1].stopped = threading.Event()
-        self.singles[-1].stop = self.singles[-1].stopped.set
         return self.singles[-1]
+
+    def stop(self):
+        self.stopped.set()
 
     def train(self):
         raise NotImplementedError
