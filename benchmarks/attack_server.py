@@ -126,7 +126,7 @@ def pairs(dim: int, rounds: int, rate: float) -> dict[str, Any]:
 def relations(dim: int, rounds: int) -> dict[str, Any]:
     """How well the server knows relation rows after these rounds: the median error, relative to their size."""
     size = (10 + 2) / dim  # of a number, at most
-    config = Config(method="fede", dim=dim, epochs=1, batch=1 << 20, negatives=1, lr=1e-6 * size, rounds=rounds + 1)
+    config = Config(method="fede", dim=dim, epochs=1, batch=1 << 12, negatives=1, lr=1e-6 * size, rounds=rounds + 1)
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder), config)
         triples = server.id_of[server.graph.train[:, [0, 2]]]

@@ -11,6 +11,7 @@ import pytest
 from loopback import SECRET, FakeSigner, Network, make_agents, start_run
 from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.federation import Federation
+from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
 from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
 from pfedeg.network import request_manager
@@ -64,7 +65,7 @@ def test_the_majority_sets_the_limits_and_earlier_rounds_count() -> None:
     assert not limits.judge({name: sizes(1.0) for name in "abcd"})
     refused = limits.judge({"a": sizes(1.2), "b": sizes(0.9), "c": sizes(0.0), "d": sizes(9.0)})
     assert list(refused) == ["d"]
-    assert "largest change 9, above the limit" in refused["d"]
+    assert "largest change 9 per √step, above the limit" in refused["d"]
     assert list(limits.judge({"d": sizes(9.0)})) == ["d"]  # alone in its round: the others' earlier rounds count
     assert not limits.judge({"d": sizes(1.0)})
 
@@ -84,11 +85,11 @@ def test_two_clients_cannot_tell_which_of_them_lies() -> None:
     assert not UploadLimits().judge({"a": sizes(1.0), "b": sizes(1e6)})
 
 
-def test_sizes_are_per_row_and_round() -> None:
+def test_sizes_are_per_row_step_and_round() -> None:
     ids = np.arange(2, dtype=np.int32)
     before, after = Rows(ids, np.zeros((2, 4), np.float32)), Rows(ids, np.array([[3] * 4, [0] * 4], np.float32))
     assert Sizes.of(before, after) == pytest.approx((3.0, 4.5**0.5, 3.0))
-    assert Sizes.of(before, after, 3) == pytest.approx((1.0, 0.5**0.5, 3.0))
+    assert Sizes.of(before, after, 4, 3) == pytest.approx((0.5, 0.125**0.5, 3.0))
 
 
 def test_limits_survive_a_checkpoint() -> None:
@@ -230,6 +231,22 @@ def test_honest_runs_are_not_refused(tmp_path: Path, method: str, model: str) ->
     run = start_run(network, config, tmp_path / "server", log=log).run()
     assert not any("missing" in line or "suspicious" in line for line in run.history)
     assert not any("refused" in line or "warning" in line for line in log)
+
+
+@pytest.mark.parametrize("kept", [(20, 20, 20, 20, 20, 1), (1, 5, 10, 20, 40, 80), (1, 1, 1, 1, 1, 20), (30, 1, 30)])
+@pytest.mark.parametrize("method", ["fede", "pfedeg-plus-reg"])
+def test_honest_clients_with_much_more_or_less_data_are_not_refused(
+    tmp_path: Path, method: str, kept: tuple[int, ...]
+) -> None:
+    """Every so many triples of a client are kept."""
+    graphs = {}
+    for (name, graph), every in zip(Federation.world().graphs.items(), kept, strict=False):
+        parts = [graph.named(split)[::every] for split in SPLITS]
+        graphs[name] = KnowledgeGraph.from_names(*parts)
+    config = Config(method=method, **{**PRESETS["quick"], "dim": 16, "negatives": 16, "rounds": 4})
+    network = Network(make_agents(Federation(graphs), tmp_path / "clients"))
+    run = start_run(network, config, tmp_path / "server").run()
+    assert not any("missing" in line or "suspicious" in line for line in run.history)
 
 
 @pytest.mark.parametrize(

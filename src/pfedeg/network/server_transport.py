@@ -180,13 +180,17 @@ class RemoteTransport:
             self._log(f"client {name!r} is left out from now on: {self.limits.left_out[name]}")
 
     def _sizes(self, name: ClientId, number: int, download: Download, upload: Upload) -> Sizes:
-        after = upload.tables["entity"]
+        after, steps = upload.tables["entity"], self._steps(name)
         if not self._strategy.absorb.replace:
-            return Sizes.of(self.latest[name].tables["entity"], after, number - self.accepted[name])
+            return Sizes.of(self.latest[name].tables["entity"], after, steps, number - self.accepted[name])
         before = self.latest[name].tables["entity"].values.copy()
         sent = download.tables["entity"]
         before[np.searchsorted(after.ids, sent.ids)] = sent.values
-        return Sizes.of(Rows(after.ids, before), after)
+        return Sizes.of(Rows(after.ids, before), after, steps)
+
+    def _steps(self, name: ClientId) -> int:
+        """How many training steps a client makes in a round, as far as its claimed number of triples counts."""
+        return self._config.epochs * -(-counted_triples(self.triples)[name] // self._config.batch)
 
     def evaluate(
         self, number: int, split: Split, downloads: Mapping[ClientId, Download] | None
@@ -309,8 +313,7 @@ class RemoteTransport:
         if not self._limits_apply:
             return
         config, before = self._config, self.latest[name].tables["entity"]
-        steps = config.epochs * -(-counted_triples(self.triples)[name] // config.batch)
-        reach = 1.01 * config.build_optimizer().reach(steps)
+        reach = 1.01 * config.build_optimizer().reach(self._steps(name))
         if self._strategy.absorb.replace and "entity" in download.tables:
             sent = download.tables["entity"]
             check_change(sent, rows, reach)

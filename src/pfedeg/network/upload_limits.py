@@ -14,20 +14,24 @@ SPREADS = 6.0  # or so many spreads above it, if clients differ more than that
 SPREAD = 1.4826  # times the median deviation from the median is the standard deviation of normal numbers
 MEMORY = 5  # rounds of a client that count
 MOST_REFUSALS = 3  # rounds in a row in which a client's upload was refused before it is left out
-MOST_CLAIM = 10  # a client's claimed number of triples counts up to so many times the median over clients
+MOST_CLAIM = 20  # a client's claimed number of triples counts up to so many times the median over clients
 
 
 class Sizes(NamedTuple):
-    """How large an upload is; every size is the root mean square of numbers."""
+    """How large an upload is; every size is the root mean square of numbers.
 
-    largest_change: float  # of a row, in one round
-    change: float  # of all rows, in one round
+    Changes are those of one round, divided by the square root of its training steps, so that clients with much and with
+    little data can be compared.
+    """
+
+    largest_change: float  # of a row
+    change: float  # of all rows
     largest_row: float
 
     @classmethod
-    def of(cls, before: Rows, after: Rows, rounds: int = 1) -> "Sizes":
-        """The sizes of rows that changed over some `rounds`; both have the same ids."""
-        changes = np.square(after.values - before.values, dtype=np.float64).mean(1) / rounds**2
+    def of(cls, before: Rows, after: Rows, steps: int = 1, rounds: int = 1) -> "Sizes":
+        """The sizes of rows that changed over some `rounds` of so many `steps` each; both have the same ids."""
+        changes = np.square(after.values - before.values, dtype=np.float64).mean(1) / (rounds**2 * steps)
         rows = np.square(after.values, dtype=np.float64).mean(1)
         largest, mean = float(changes.max(initial=0.0)), float(changes.mean()) if len(changes) else 0.0
         return cls(largest**0.5, mean**0.5, float(rows.max(initial=0.0)) ** 0.5)
@@ -54,7 +58,8 @@ class UploadLimits:
             limit = _limit(usual)
             for client, sizes in found.items():
                 if not sizes[i] <= limit and client not in reasons:
-                    text = f"{name.replace('_', ' ')} {sizes[i]:.3g}, above the limit {limit:.3g}"
+                    unit = "" if name == "largest_row" else " per √step"
+                    text = f"{name.replace('_', ' ')} {sizes[i]:.3g}{unit}, above the limit {limit:.3g}"
                     reasons[client] = f"{text} that follows from the other clients"
         for client, sizes in found.items():
             if client not in reasons:
