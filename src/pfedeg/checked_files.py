@@ -123,7 +123,7 @@ def arrays_checksum(path: Path) -> bool | None:
     with open(path, "rb") as file:
         size = path.stat().st_size
         head = file.read(8)
-        head += file.read(min(_header_end(head), size) - 8)
+        head += file.read(max(0, min(_header_end(head), size) - 8))
         found = IN_HEADER.search(head)
         if found is None:
             return None

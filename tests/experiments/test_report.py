@@ -808,9 +808,8 @@ def test_runs_whose_plug_in_is_not_installed_keep_their_labels(
     config = read_json(tmp_path / "more" / "one" / "config.json") | {"method": "fedec"}
     shutil.copytree(plugin_runs / "model", tmp_path / "more" / "two")
     (tmp_path / "more" / "two" / "config.json").write_text(json.dumps(config))
-    (tmp_path / "more" / "two" / "provenance.json").write_text(
-        (tmp_path / "more" / "one" / "provenance.json").read_text().replace('"FedE"', '"FedEC"')
-    )
+    provenance = json.dumps(read_json(tmp_path / "more" / "one" / "provenance.json"))
+    (tmp_path / "more" / "two" / "provenance.json").write_text(provenance.replace('"FedE"', '"FedEC"'))
     more = written(tmp_path / "more", tmp_path / "more.md")
     assert "Significance is not tested: the model of FedE; FedEC is not installed." in more
 

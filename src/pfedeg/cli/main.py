@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from pfedeg.cli.calibration import calibrate
+from pfedeg.cli.checking import check
 from pfedeg.cli.export import export
 from pfedeg.cli.federation import secret
 from pfedeg.cli.federation_client import client
@@ -31,6 +32,7 @@ IN_ORDER_OF_WORK = (
     tune,
     train,
     show,
+    check,
     evaluate,
     predict,
     calibrate,

@@ -67,6 +67,9 @@ class Training(RunLoop, Predictor):
         saved = self._open_run(origin, resume)
         if self._folder is not None and self.result is not None:
             self.tables = {client: self._folder.tables(client) for client in federation.graphs}
+        elif self._folder is not None and self._folder.exists():
+            for client in federation.graphs:
+                self._folder.graph(client)  # training does not read it, but every later command does
         self._shared, self._transport = self._assemble(shared)
         if saved is not None:
             arrays, fields = saved

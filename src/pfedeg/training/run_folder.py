@@ -187,7 +187,7 @@ class RunFolder:
         self._sync_history()
         for client, table in tables.items():
             arrays = pack_tables(table, graphs[client])
-            write_arrays(self._own(self._home(client) / "tables.safetensors"), arrays, {"client": client})
+            write_arrays(self._own(self.home(client) / "tables.safetensors"), arrays, {"client": client})
         write_json(self.path / "result.json", result)
         if not keep_checkpoint:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
@@ -206,11 +206,11 @@ class RunFolder:
 
     def save_change(self, client: ClientId, change: Change) -> None:
         """Save what the last mix changed in a client's tables, where other clients' uploads are not known."""
-        write_arrays(self._own(self._home(client) / RECEIVED), change.arrays(), {"client": client})
+        write_arrays(self._own(self.home(client) / RECEIVED), change.arrays(), {"client": client})
 
     def change(self, client: ClientId) -> Change | None:
         """What `save_change` saved, if anything."""
-        path = self._home(client) / RECEIVED
+        path = self.home(client) / RECEIVED
         if not path.exists():
             return None
         change = Change.of(read_arrays(path)[0])
@@ -224,16 +224,17 @@ class RunFolder:
         check_no_links(self.path, path)
         return path
 
-    def _home(self, client: ClientId) -> Path:
+    def home(self, client: ClientId) -> Path:
+        """The folder of a client's files."""
         return self.path / "clients" / safe_name(client)
 
     def has_tables(self, client: ClientId) -> bool:
         """Whether the folder contains a client's graph and final tables."""
-        return all((self._home(client) / f"{name}.safetensors").exists() for name in ("graph", "tables"))
+        return all((self.home(client) / f"{name}.safetensors").exists() for name in ("graph", "tables"))
 
     def tables(self, client: ClientId) -> Tables:
         """A client's final tables, checked."""
-        path = self._home(client) / "tables.safetensors"
+        path = self.home(client) / "tables.safetensors"
         arrays, _ = read_arrays(path)
         for name in ("entity", "relation"):
             table = arrays.get(name)
@@ -243,15 +244,15 @@ class RunFolder:
 
     def save_calibrations(self, client: ClientId, curves: Mapping[Side, Calibration]) -> None:
         """Save a client's curves from scores to probabilities."""
-        write_calibrations(self._own(self._home(client) / "calibration.json"), curves)
+        write_calibrations(self._own(self.home(client) / "calibration.json"), curves)
 
     def calibrations(self, client: ClientId) -> dict[Side, Calibration]:
         """A client's saved curves; none if it is not calibrated."""
-        return read_calibrations(self._home(client) / "calibration.json")
+        return read_calibrations(self.home(client) / "calibration.json")
 
     def graph(self, client: ClientId) -> KnowledgeGraph:
         """A client's graph, checked."""
-        path = self._home(client) / "graph.safetensors"
+        path = self.home(client) / "graph.safetensors"
         arrays, _ = read_arrays(path)
         with parsing(path):
             entities, relations = unpack_names("entity", arrays), unpack_names("relation", arrays)
