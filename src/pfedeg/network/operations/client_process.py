@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from pfedeg.engine.interface import default_engine
 from pfedeg.files import load_json, write_json
