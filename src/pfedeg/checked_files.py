@@ -40,7 +40,10 @@ def json_bytes(content: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 def parse_json(raw: bytes) -> dict[str, Any]:
     """The JSON object in `json_bytes` without the checksum; ValueError if it is none, or was changed."""
-    content = json.loads(raw.decode())
+    try:
+        content = json.loads(raw.decode())
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     if has_checksum(raw):

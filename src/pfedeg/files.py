@@ -259,3 +259,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not valid UTF-8; save the file as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise InputError(f"{path}: not readable as TOML: {error}") from None
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file; ValueError if it is damaged, also where it is nested too deep to be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None

@@ -15,6 +15,7 @@ from pfedeg.errors import InputError
 from pfedeg.text import suggest
 
 Value = int | float | str
+LARGEST = 2**63 - 1  # of whole numbers: what arrays and TOML can hold
 
 
 def setting(
@@ -81,6 +82,8 @@ def check_setting(kind: type, item: "Field[Any]", value: Any) -> Value:
         raise InputError(f"{name}: {value!r} is not {what}")
     if not isinstance(value, int | float):
         return value
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise InputError(f"{name}: out of range; no number may be larger than {LARGEST}")
     bounds = [] if isinstance(value, int) or isfinite(value) else [(False, "finite")]
     if meta["least"] is not None:
         bounds.append((value >= meta["least"], f"at least {meta['least']}"))

@@ -71,7 +71,7 @@ def _parquet(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, list[s
         table = pq.read_table(path, partitioning=None)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
     names = table.column_names
     wanted = list(columns) if set(columns) <= set(names) else names

@@ -100,7 +100,7 @@ def read_columns(path: Path, required: Sequence[str], optional: Sequence[str] = 
 
     try:
         table = pq.read_table(path, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "a federation is a folder with a subfolder per client, or a Parquet file"
         raise InputError(f"{path}: not a readable Parquet file ({reason}); {hint}") from None

@@ -1,6 +1,7 @@
 """Limits of an import, so that a small file cannot ask for much memory or time; each can be set by an option."""
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import IO, Any
@@ -8,7 +9,7 @@ from typing import IO, Any
 from pfedeg.errors import InputError
 
 STATM = "/proc/self/statm"
-FREELY = 64 << 20  # decompressed bytes below which the expansion is not checked
+FREELY = 16 << 20  # decompressed bytes below which the expansion is not checked
 GB = 1e9
 
 
@@ -31,7 +32,7 @@ class Limits:
 
     def check_memory(self, name: str, more: int = 0) -> None:
         """Raise InputError if this process uses more memory than allowed, or would with so many bytes more."""
-        if memory_used() + more > self.memory:
+        if most_used() + more > self.memory and memory_used() + more > self.memory:
             raise exceeded(name, f"its import needs more than {self.memory / GB:.3g} GB of memory", "max_memory")
 
 
@@ -58,12 +59,21 @@ def exceeded(where: str, problem: str, limit: str) -> InputError:
 
 
 def memory_used() -> int:
-    """The resident memory of this process in bytes; 0 where the system does not tell."""
+    """The resident memory of this process in bytes; on other systems than Linux the most that it ever was."""
     try:
         with open(STATM, "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
+        return most_used()
+
+
+def most_used() -> int:
+    """The most memory that this process ever used, which is quick to ask; 0 on Windows."""
+    try:
+        import resource
+    except ModuleNotFoundError:
         return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def lines(file: IO[Any], name: str, limit: int) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from pfedeg.importing.xml_check import XmlCheck
 FORMATS = {"nt": "N_TRIPLES", "nq": "N_QUADS", "ttl": "TURTLE", "trig": "TRIG", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
 LINE_FORMATS = ("nt", "nq")  # one statement per line
 LINES = 1 << 13  # lines that are parsed at a time
-STEP = 1 << 16  # bytes that are checked before the parser sees them
+STEP, XML_STEP = 1 << 13, 1 << 15  # bytes that are checked before the parser sees them
 BASE = "file:///"  # resolves relative IRIs without making them much longer
 
 
@@ -74,7 +74,7 @@ def _read_whole(source: Source, file: IO[bytes], builder: GraphBuilder) -> None:
         source.limits.check_memory(source.name)
         check(chunk)
 
-    file = BufferedReader(Tee(file, follow), STEP)
+    file = BufferedReader(Tee(file, follow), XML_STEP if source.format == "rdf" else STEP)
     parser = parse(cast(IO[bytes], file), getattr(RdfFormat, FORMATS[source.format]), base_iri=BASE)
     try:
         _add(parser, builder)

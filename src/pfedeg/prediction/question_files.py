@@ -52,7 +52,7 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
 
         try:
             table = pq.read_table(path)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
         names = table.column_names
         rows = [{key: None if value is None else str(value) for key, value in row.items()} for row in table.to_pylist()]
@@ -65,7 +65,10 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
         reader = csv.DictReader(
             StringIO(text, newline=""), delimiter="\t" if "\t" in first else ";" if ";" in first else ","
         )
-        rows, names = list(reader), list(reader.fieldnames or ())
+        try:
+            rows, names = list(reader), list(reader.fieldnames or ())
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num}: {error}") from None
     if "relation" not in names or not {"head", "tail"} & set(names):
         found = ", ".join(names) or "nothing"
         raise InputError(f"{path}: expected columns head, relation (and tail, to predict heads); found {found}")

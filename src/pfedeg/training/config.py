@@ -62,7 +62,9 @@ class Config:
     rounds: int = setting(300, "maximum number of rounds; a round of Single and Collective is one epoch", least=1)
     epochs: int = setting(3, "local epochs per round", least=1)
     batch: int = setting(512, "triples per batch", least=1)
-    dim: int = setting(128, "embedding dimension m; RotatE and ComplEx have 2m real numbers per entity", least=1)
+    dim: int = setting(
+        128, "embedding dimension m; RotatE and ComplEx have 2m real numbers per entity", least=1, most=1_000_000
+    )
     negatives: int = setting(256, "corrupted tails per triple", least=1)
     sampling: Literal["own", "shared"] = setting(
         "own", "each triple has its own negatives, or a chunk of triples shares them"

@@ -38,6 +38,8 @@ class Run(Predictor):
         self.settings: dict[str, Any] = self._folder.settings()
         try:
             self.clients: tuple[ClientId, ...] = tuple(self.provenance["clients"])
+            if not isinstance(self.provenance["clients"], list) or not all(isinstance(c, str) for c in self.clients):
+                raise TypeError("clients is not a list of names")
             self.method, self.model, self.seed = (self.settings[name] for name in ("method", "model", "seed"))
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: damaged, or made by another version of pfedeg ({error})") from None

@@ -112,7 +112,7 @@ def read_public(path: Path) -> Public:
         )
     try:
         key = serialization.load_ssh_public_key(raw.strip())
-    except (ValueError, UnsupportedAlgorithm):
+    except Exception:  # of many kinds, also of the library in Rust
         raise InputError(f"{path}: not a public key; the client has it in client.pub") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp384r1":
         raise InputError(f"{path}: not a P-384 key; `pfedeg client init` makes one")

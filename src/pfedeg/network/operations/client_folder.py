@@ -1,6 +1,5 @@
 """A client's folder: its key pair, the secret, its graph and server, the plug-ins it allows, its runs."""
 
-import json
 import re
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError
-from pfedeg.files import create_folder, write_bytes, write_json, write_private
+from pfedeg.files import create_folder, load_json, write_bytes, write_json, write_private
 from pfedeg.graphs.alignment import fingerprint
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import KnowledgeGraph
@@ -83,7 +82,7 @@ class ClientFolder:
     def _read_config(self) -> ClientConfig:
         file = self.path / "client.json"
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = load_json(file)
         except FileNotFoundError:
             raise InputError(f"{self.path}: not a client's folder; `pfedeg client init` makes one") from None
         except (OSError, ValueError) as error:
@@ -205,10 +204,10 @@ class ClientFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads((self.path / "run" / name).read_text(encoding="utf-8"))
+            found: dict[str, Any] = load_json(self.path / "run" / name)
         except (OSError, ValueError):
             return {}
-        return found
+        return found if isinstance(found, dict) else {}
 
     def runs(self) -> list[Path]:
         """The run folders, the latest last."""

@@ -1,15 +1,15 @@
 """The client's process: stays connected to the server and responds to its requests; reconnects after faults."""
 
-import json
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from pfedeg.engine.interface import default_engine
-from pfedeg.files import write_json
+from pfedeg.files import load_json, write_json
 from pfedeg.graphs.alignment import fingerprint
 from pfedeg.network.channel import (
     ClientChannel,
@@ -35,7 +35,7 @@ def work(client: ClientFolder, log: Callable[[str], None]) -> None:
     agent = make_agent(client, log)
     signal.signal(signal.SIGTERM, lambda *about: sys.exit(0))
     node_file = client.path / "run" / "node.json"
-    number = json.loads(node_file.read_text())["node"] if node_file.exists() else 0
+    number = _node(node_file) if node_file.exists() else 0
     pause, logged = RECONNECT[0], ""
     while True:
         problem = ""
@@ -119,3 +119,11 @@ def _explain(error: str) -> str:
     if "Connection refused" in error or error.startswith("502"):
         return f"{error}; is the server running, and the port right?"
     return error
+
+
+def _node(file: Path) -> int:
+    """The number under which the server last knew this client; 0, which asks for a new one, if the file is damaged."""
+    try:
+        return int(load_json(file)["node"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        return 0

@@ -1,12 +1,11 @@
 """Who may take part in a federation: the enrolled clients' names and public keys, in files of the server's folder."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from pfedeg.errors import InputError
-from pfedeg.files import safe_name, write_bytes, write_json
+from pfedeg.files import load_json, safe_name, write_bytes, write_json
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.graphs.triples import normal
 from pfedeg.network.operations import certificates as keys
@@ -24,8 +23,13 @@ class Enrollment:
         """The public key of every enrolled client, by name."""
         found = {}
         for file in sorted(self._path.glob("*.json")):
-            entry = json.loads(file.read_text(encoding="utf-8"))
-            found[entry["name"]] = keys.read_public(file.with_suffix(".pub"))
+            try:
+                name = load_json(file)["name"]
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                raise InputError(f"{file}: damaged ({error}); remove it and enroll the client again") from None
+            if not isinstance(name, str):
+                raise InputError(f"{file}: damaged (the name is not a text); remove it and enroll the client again")
+            found[name] = keys.read_public(file.with_suffix(".pub"))
         return dict(sorted(found.items()))
 
     def contains(self, name: ClientId) -> bool:

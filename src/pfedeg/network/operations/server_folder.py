@@ -12,7 +12,7 @@ from typing import Any
 
 from pfedeg.checked_files import read_json
 from pfedeg.errors import InputError, RunError
-from pfedeg.files import create_folder, write_bytes, write_private
+from pfedeg.files import create_folder, load_json, write_bytes, write_private
 from pfedeg.graphs.alignment import ClientId
 from pfedeg.network.channel import ClientStatus, RefusedError, RunEndedError, UnreachableError
 from pfedeg.network.operations import certificates as keys
@@ -51,7 +51,7 @@ class ServerFolder:
         """An existing one."""
         self.path = path.resolve()
         try:
-            found = json.loads((path / "server.json").read_text(encoding="utf-8"))
+            found = load_json(path / "server.json")
             self.config = ServerConfig(found["host"], found["port"], found.get("pseudonyms", ""))
         except FileNotFoundError:
             raise InputError(f"{path}: not a server's folder; `pfedeg server init` makes one") from None
@@ -166,6 +166,8 @@ class ServerFolder:
         for folder in sorted((self.path / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime):
             if (folder / "result.json").exists():
                 missing = read_json(folder / "result.json").get("missing", {})
+                if not isinstance(missing, dict):
+                    raise InputError(f"{folder / 'result.json'}: damaged (missing is not an object)")
                 without = [name for name in missing if self.enrollment.contains(name)]
                 found[folder.name] = f"not finished for {', '.join(without)}" if without else "finished"
             elif (folder / CHECKPOINT).exists():

@@ -1,10 +1,10 @@
 """Start or resume a run with the clients that are enrolled in a server's folder."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from pfedeg.checked_files import read_json
 from pfedeg.errors import InputError
 from pfedeg.network.channel import ServerChannel
 from pfedeg.network.operations import certificates as keys
@@ -37,7 +37,7 @@ def start_run(
     if policy.quorum > len(enrolled):
         raise InputError(f"--quorum {policy.quorum}: only {len(enrolled)} clients are enrolled")
     began = out / "provenance.json"
-    names = json.loads(began.read_text(encoding="utf-8"))["clients"] if began.exists() else list(enrolled)
+    names = _clients(began) if began.exists() else list(enrolled)
     removed = Member(b"", lambda body, signature: False)  # a client that was removed since; its last upload counts
     members = {
         name: Member(keys.identity(enrolled[name]), partial(keys.signed_by, enrolled[name]))
@@ -61,3 +61,10 @@ def start_run(
         return RemoteTransport(requests, config, names=server.name_for, log=log)
 
     return ServerRun(config, connect, out=out, name=name, resume=resume, threads=threads)
+
+
+def _clients(provenance: Path) -> list[str]:
+    names = read_json(provenance).get("clients")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{provenance}: damaged (clients is not a list of names)")
+    return names
