@@ -121,6 +121,7 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
 WITHOUT: list[tuple[str, ...]] = [  # commands that need no extra
     ("train", "data", "--method", "fede", *TINY, "--out", "runs/two"),
     ("evaluate", "runs/one"),
+    ("check", "runs/one"),
     ("show", "runs/one"),
     ("predict", "runs/one", "--client", "ash", "--head", "e12", "--relation", "near", "--explain"),
     ("calibrate", "runs/one"),

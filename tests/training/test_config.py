@@ -64,7 +64,7 @@ def test_invalid_settings_are_refused(field: str, value: Any, message: str) -> N
 
 
 def test_range_limits_are_allowed() -> None:
-    Config(p=0, beta=0.0, fraction=1, alpha=0, seed=0, dim=1, lr=1e30, rounds=10**400)
+    Config(p=0, beta=0.0, fraction=1, alpha=0, seed=0, dim=1, lr=1e30, rounds=2**63 - 1)
     Config(p=1.0, fraction=1e-9, gamma=1)
 
 
