@@ -74,7 +74,8 @@ class Training(RunLoop, Predictor):
         if saved is not None:
             arrays, fields = saved
             assert self._folder is not None
-            if self._folder.finished():  # then its tables are the best so far
+            lacks_best = bool(fields.get("best")) and not any(name.startswith("best/") for name in arrays)
+            if self._folder.finished() or lacks_best:  # then its tables are the best so far
                 arrays = self._final_tables(self._folder) | arrays
             with parsing(self._folder.path / CHECKPOINT):
                 self._restore(arrays, fields)
