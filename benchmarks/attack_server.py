@@ -62,7 +62,7 @@ class Server:
 
     def send(self, kind: str, fields: dict[str, Any], arrays: dict[str, Any] | None = None) -> Message:
         """The client's response."""
-        about = {"to": VICTIM, "run": self._run, "nonce": "n", "certificate": "c"}
+        about = {"to": VICTIM, "run": self._run, "nonce": secrets.token_hex(16), "certificate": "c"}
         raw = self._agent.respond(pack(Message(kind, about | fields, arrays or {}), FakeSigner("server").sign))
         assert raw is not None
         return unpack(split(raw)[1])

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -406,7 +407,13 @@ def test_no_detour_leads_to_other_interfaces(site: Site, target: str) -> None:
 def hello(site: Site, name: str, sign: Callable[[bytes], bytes], certificate: bytes) -> bytes:
     """A question that every client answers, if it comes from its server."""
     config, _ = configure(SETTINGS | {"method": "pfedeg-plus"}, "quick")
-    fields = {"to": name, "run": "audit", "nonce": "n", "certificate": certificate.decode(), "alignment": ""}
+    fields = {
+        "to": name,
+        "run": "audit",
+        "nonce": secrets.token_hex(8),
+        "certificate": certificate.decode(),
+        "alignment": "",
+    }
     more = {"protocol": PROTOCOL, "package": package_version(), "settings": config.as_dict()}
     return pack(Message("hello", fields | more), sign)
 

@@ -1,6 +1,7 @@
 """Keys, folders and commands of a federation between organisations, and one whole federation of real supervisor."""
 
 import ast
+import base64
 import contextlib
 import json
 import os
@@ -33,6 +34,7 @@ from pfedeg.network.operations.client_process import make_agent
 from pfedeg.network.operations.nginx import PATHS, configuration, find_nginx
 from pfedeg.network.operations.server_folder import ServerFolder
 from pfedeg.network.operations.server_process import start
+from pfedeg.processes import end_with_parent, memory_of_machine
 
 
 @pytest.fixture
@@ -179,8 +181,11 @@ def test_a_server_is_not_made_from_wrong_parts(tmp_path: Path, host: str, port: 
 
 def test_the_proxy_lets_through_what_clients_need_and_nothing_else(tmp_path: Path) -> None:
     text = configuration(tmp_path, "fed.example.org", 8443, 8444)
-    passed = re.findall(r"location = (\S+) \{ proxy_pass https://127\.0\.0\.1:8444(\S+); \}", text)
-    assert passed == [(f"/v1/fleet/{path}",) * 2 for path in PATHS]
+    refusal, passing = r"if \(\$enrolled = 0\) \{ return 401; \}", r"proxy_pass https://127\.0\.0\.1:8444(\S+);"
+    pattern = rf"location = (\S+) \{{\s+{refusal}\s+client_max_body_size (\S+);\s+{passing}\s+\}}"
+    passed = re.findall(pattern, text)
+    assert passed == [(f"/v1/fleet/{path}", size, f"/v1/fleet/{path}") for path, size in PATHS.items()]
+    assert [path for path, size in PATHS.items() if size.endswith("m")] == ["push-object"]
     assert len(re.findall("location", text)) == len(PATHS) + 1
     assert "location / { return 404; }" in text
     assert "listen 8443 ssl;" in text
@@ -194,6 +199,32 @@ def test_nginx_takes_its_configuration(server: ServerFolder) -> None:
     command = [str(find_nginx()), "-t", "-e", f"{server.path}/log/nginx.log", "-c", f"{server.path}/nginx.conf"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_proxy_knows_the_keys_of_enrolled_clients(server: ServerFolder, client: ClientFolder) -> None:
+    file = server.path / "enrolled.map"
+    assert file.read_text() == ""
+    key = keys.identity(server.enroll("atlas", client.public))
+    assert file.read_text() == f'"{base64.b64encode(key).decode()}" 1;\n'
+    server.remove("atlas")
+    assert file.read_text() == ""
+    for name in ("enrolled.map", "nginx.conf"):  # of an earlier version
+        (server.path / name).write_text("old") if name == "nginx.conf" else (server.path / name).unlink()
+    server.configure_proxy()
+    assert "include" in (server.path / "nginx.conf").read_text()
+    assert file.exists()
+
+
+def test_processes_that_we_start_cannot_take_all_memory(tmp_path: Path) -> None:
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0]); b = bytearray(1 << 30)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **end_with_parent(512 << 20))
+    assert done.stdout == f"{512 << 20}\n"
+    assert "MemoryError" in done.stderr
+    child = supervisor.Child("limited", [sys.executable, "-c", code.partition("; b")[0]])
+    supervisor._check(tmp_path, child, lambda text: None)
+    assert child.process is not None
+    child.process.wait(20)
+    assert 0 < int((tmp_path / "log" / "limited.log").read_text()) < memory_of_machine()
 
 
 def test_without_the_proxy_a_server_stays_on_loopback(tmp_path: Path) -> None:

@@ -796,7 +796,7 @@ def test_a_round_that_is_asked_for_again_with_other_knowledge_is_undone_first(
             break
         rows = run._transport.latest["atlas"].tables["entity"]
         for scale in scales:
-            fields = {"to": "atlas", "run": run.name, "nonce": "n", "certificate": "c", "round": 2}
+            fields = {"to": "atlas", "run": run.name, "nonce": f"n{scale}", "certificate": "c", "round": 2}
             message = Message(
                 "train", fields, {"entity/ids": rows.ids, "entity/values": rows.values * np.float32(scale)}
             )

@@ -201,6 +201,10 @@ def client_status(folder: Path, as_json: bool) -> None:
     detail = f": {status['detail']}" if status.get("detail") else ""
     click.echo(printable(f"{status['name']} at {status['server']}: {status['state']}{detail}"))
     click.echo(f"  key {status['key']}, secret's fingerprint {status.get('secret', 'unknown')}")
+    if status["certificate"]["problem"]:
+        click.echo(
+            f"  ca.crt: the certificate {status['certificate']['problem']}; the server operator must send a new one"
+        )
     if status["allowed"]:
         click.echo(f"  allowed plug-ins: {', '.join(map(printable, status['allowed']))}")
     for name in status["unfinished"]:

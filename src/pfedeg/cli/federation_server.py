@@ -91,23 +91,24 @@ def server_remove(folder: Path, name: str) -> None:
 @server.command("renew", context_settings=CONTEXT)
 @FOLDER
 def server_renew(folder: Path) -> None:
-    """Make a new key and certificate for the server.
+    """Make a new key and certificate for the server, and revoke the old ones.
 
-    They are signed by the same CA. Clients need no change.
+    They are signed by the same CA. Clients need no change: they get the list of revoked certificates with the next run.
 
     \b
     Example:
       pfedeg server stop fed && pfedeg server renew fed && pfedeg server start fed
     """
     check_flower()
-    from pfedeg.network.operations.certificates import certify_server
+    from pfedeg.network.operations.certificates import certify_server, revoke_server
     from pfedeg.network.operations.server_folder import ServerFolder
     from pfedeg.network.operations.supervisor import check_stopped
 
     home = ServerFolder(folder)
     check_stopped(home.path)
+    revoke_server(home.path)
     certify_server(home.path, home.config.host)
-    click.echo("made a new key and certificate for the server")
+    click.echo("made a new key and certificate for the server; the old ones are revoked")
 
 
 @server.command("start", context_settings=CONTEXT)
@@ -171,6 +172,11 @@ def server_status(folder: Path, as_json: bool) -> None:
         return
     running = "running" if status["running"] else "not running (pfedeg server start)"
     click.echo(f"{status['address']}: {running}; proxy: {status['proxy']}")
+    for file, about in status["certificates"].items():
+        if about["problem"]:
+            click.echo(f"  {file}: the certificate {about['problem']}{' (pfedeg server renew)' * (file != 'ca.crt')}")
+        else:
+            click.echo(f"  {file}: valid until {about['until']}")
     for name, entry in status["clients"].items():
         online = f"online since {entry['since'][:19].replace('T', ' ')} UTC" if entry["online"] else "offline"
         click.echo(f"  {printable(name)}: {online}, key {entry['key']}")

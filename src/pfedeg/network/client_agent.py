@@ -1,5 +1,6 @@
 """The client's side of a federation: checks the server's requests and responds from its own graph and code."""
 
+import hashlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +22,7 @@ from pfedeg.training.config import DEFAULT_PARTS, REGISTRIES, Config
 from pfedeg.training.run_folder import RunFolder, package_version, provenance, saved_settings
 
 RUN = re.compile("[0-9a-z-]{1,64}")
+MOST_NONCES = 10_000  # that are remembered
 
 
 class ClientAgent:
@@ -53,6 +55,7 @@ class ClientAgent:
         self._secret, self._sign, self._trusted, self._engine = secret, sign, trusted, engine
         self._source, self._allowed, self._limits, self._log = source, allowed, limits, log
         self._session: ClientSession | None = None
+        self._nonces: dict[str, bytes] = {}  # of the server's requests, the latest last, with digests of the requests
 
     def respond(self, raw: bytes) -> bytes | None:
         """The response to a request; None, and so no response, if the server did not sign it."""
@@ -64,10 +67,14 @@ class ClientAgent:
             if not self._trusted(certificate, body, signature):
                 raise ProtocolError("not signed by the server that this client trusts")
             to, run, nonce = request.text("to"), request.text("run"), request.text("nonce")
-            if len(nonce) > 64 or len(run) > 200:
+            if not 0 < len(nonce) <= 64 or len(run) > 200:
                 raise ProtocolError("not a valid request")
+            self._check_nonce(nonce, body)
         except ProtocolError as error:
             self._log(f"ignored a message: {error}")
+            return None
+        except Exception as error:  # nobody has signed this: whatever it is, the client goes on
+            self._log(f"ignored a message: it cannot be read ({type(error).__name__})")
             return None
         try:
             if to != self.name:
@@ -83,6 +90,16 @@ class ClientAgent:
             response = Message("refusal", {"reason": f"the client failed ({kind}); see its log"})
         fields = {"from": to, "run": run, "nonce": nonce, "request": request.kind} | dict(response.fields)
         return pack(Message(response.kind, fields, response.arrays), self._sign)
+
+    def _check_nonce(self, nonce: str, body: bytes) -> None:
+        """Refuse a repeated request, except the latest one, which the server repeats after a fault."""
+        found = hashlib.sha256(body).digest()
+        latest = next(reversed(self._nonces), None)
+        if nonce in self._nonces and (nonce != latest or self._nonces[nonce] != found):
+            raise ProtocolError("a request that repeats the nonce of an earlier one")
+        self._nonces[nonce] = found
+        if len(self._nonces) > MOST_NONCES:
+            del self._nonces[next(iter(self._nonces))]
 
     def _handle(self, request: Message, run: str) -> Message:
         if not RUN.fullmatch(run):

@@ -193,17 +193,23 @@ class _Messages:
         return stored
 
     def _incoming(self, response: Any) -> list[Incoming]:
-        return [
-            Incoming(
-                id=proto.metadata.message_id,
-                reply_to=proto.metadata.reply_to_message_id,
-                run=proto.metadata.run_id,
-                pieces=[each.object_id for each in iterate_object_tree(tree)],
-                error=(proto.error.reason[:500] or "no response") if proto.HasField("error") else "",
-                message=message_from_proto(proto),
-            )
-            for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True)
-        ]
+        trees = list(response.message_object_trees)
+        missing = [None] * (len(response.messages_list) - len(trees))
+        return [_read_incoming(*each) for each in zip(response.messages_list, trees + missing, strict=False)]
+
+
+def _read_incoming(proto: Any, tree: Any) -> Incoming:
+    """A message; with an error if it is none of ours: one bad message must not hide the others."""
+    about = proto.metadata
+    found = Incoming(about.message_id, about.reply_to_message_id, about.run_id, [], "not a message of ours", None)
+    try:
+        return found._replace(
+            pieces=[each.object_id for each in iterate_object_tree(tree)],
+            error=(proto.error.reason[:500] or "no response") if proto.HasField("error") else "",
+            message=message_from_proto(proto),
+        )
+    except Exception:  # Flower fails in many ways on bytes that it did not write
+        return found
 
 
 class Runtime(_Messages):

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
@@ -10,9 +11,17 @@ from pfedeg.network.channel import RefusedError, RunEndedError, UnreachableError
 
 
 def http_client(certificate: str, timeout: float) -> httpx.Client:
-    """Connects to the server itself: no proxy from the environment, no redirection. `certificate` is the CA's path."""
+    """Connects to the server itself: no proxy from the environment, no redirection. `certificate` is the CA's path.
+
+    A list of revoked certificates beside it is used, too.
+    """
+    context = ssl.create_default_context(cafile=certificate)
+    revoked = Path(certificate).with_name("revoked.crl")
+    if revoked.exists():
+        context.load_verify_locations(revoked)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return httpx.Client(
-        verify=ssl.create_default_context(cafile=certificate),
+        verify=context,
         timeout=httpx.Timeout(timeout, connect=10.0),
         follow_redirects=False,
         trust_env=False,
@@ -38,6 +47,8 @@ def translated_errors() -> Iterator[None]:
         if not error.code:
             raise
         raise RefusedError(f"Flower on the other side has an incompatible version ({error})") from None
+    except Exception as error:  # protobuf and Flower fail in many ways on bytes that they did not write
+        raise UnreachableError(f"a response that cannot be read ({type(error).__name__})") from None
 
 
 def _reason(response: httpx.Response) -> str:

@@ -23,6 +23,8 @@ from pfedeg.files import write_bytes, write_private
 Private = ec.EllipticCurvePrivateKey
 Public = ec.EllipticCurvePublicKey
 YEARS_OF_CA, DAYS_OF_SERVER = 10, 825
+MOST_PEM_BYTES = 1 << 18  # of what another party sends as its certificate
+REVOKED = "revoked.crl"  # beside ca.crt: the revoked certificates, in a list signed by the CA
 
 
 def make_authority(folder: Path, host: str) -> None:
@@ -76,6 +78,61 @@ def certify_server(folder: Path, host: str) -> None:
     )
     write_private(folder / "server.key", _private_pem(key))
     write_bytes(folder / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def revoke_server(folder: Path) -> None:
+    """Add the server's certificate to the list of revoked ones, signed by the CA in the same folder."""
+    authority, signer = read_certificate(folder / "ca.crt"), _load_pem(folder / "ca.key")
+    old, now = read_certificate(folder / "server.crt"), datetime.datetime.now(datetime.UTC)
+    known = read_revoked(authority, _read(folder / REVOKED)) if (folder / REVOKED).exists() else None
+    entry = x509.RevokedCertificateBuilder().serial_number(old.serial_number).revocation_date(now).build()
+    number = x509.CRLNumber(1 + _number(known))
+    builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject).add_extension(number, False)
+    builder = builder.last_update(now - datetime.timedelta(hours=1)).next_update(authority.not_valid_after_utc)
+    for each in (*(known or ()), entry):
+        builder = builder.add_revoked_certificate(each)
+    write_bytes(folder / REVOKED, builder.sign(signer, hashes.SHA384()).public_bytes(serialization.Encoding.PEM))
+
+
+def read_revoked(authority: x509.Certificate, pem: bytes) -> x509.CertificateRevocationList | None:
+    """The list of revoked certificates in PEM, if there is one and the CA signed it."""
+    if b"X509 CRL" not in pem or len(pem) > MOST_PEM_BYTES:
+        return None
+    try:
+        found = x509.load_pem_x509_crl(pem)
+        return found if found.is_signature_valid(authority.public_key()) and _number(found) else None  # type: ignore[arg-type]
+    except Exception:  # the library fails in many ways on bytes that it did not write
+        return None
+
+
+def keep_revoked(folder: Path, authority: x509.Certificate, pem: bytes) -> x509.CertificateRevocationList | None:
+    """The newer one of the list in a client's folder and the one that a server sent, which is kept there."""
+    path = folder / REVOKED
+    known, found = read_revoked(authority, _read(path)) if path.exists() else None, read_revoked(authority, pem)
+    if found is None or _number(found) <= _number(known):
+        return known
+    write_bytes(path, found.public_bytes(serialization.Encoding.PEM))
+    return found
+
+
+def _number(revoked: x509.CertificateRevocationList | None) -> int:
+    return revoked.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number if revoked else 0
+
+
+def check_valid(path: Path, action: str) -> None:
+    """Refuse a certificate that has expired, or is not yet valid by this machine's clock; `action` says what to do."""
+    problem = validity(path)[1]
+    if problem:
+        raise InputError(f"{path}: the certificate {problem}; {action}, or set this machine's clock")
+
+
+def validity(path: Path) -> tuple[str, str]:
+    """The last day of a certificate, and what is wrong with its time now, or ""."""
+    found, now = read_certificate(path), datetime.datetime.now(datetime.UTC)
+    last = f"{found.not_valid_after_utc:%Y-%m-%d}"
+    if now > found.not_valid_after_utc:
+        return last, f"expired on {last}"
+    return last, f"is valid from {found.not_valid_before_utc:%Y-%m-%d} only" if now < found.not_valid_before_utc else ""
 
 
 def make_pair(folder: Path, name: str) -> None:
@@ -142,13 +199,14 @@ class Signer:
     """Signs with the server's or a client's key."""
 
     def __init__(self, key: Private, certificate: bytes = b"") -> None:
-        """The server sends its certificate with each signature; a client's public key is enrolled."""
+        """The server sends its certificate, and the list of revoked ones, with each signature."""
         self._key, self.certificate = key, certificate
 
     @classmethod
     def of_server(cls, folder: Path) -> "Signer":
         """The server's signer, from its folder."""
-        return cls(_load_pem(folder / "server.key"), _read(folder / "server.crt"))
+        revoked = _read(folder / REVOKED) if (folder / REVOKED).exists() else b""
+        return cls(_load_pem(folder / "server.key"), _read(folder / "server.crt") + revoked)
 
     def sign(self, body: bytes) -> bytes:
         """A signature."""
@@ -164,17 +222,27 @@ def signed_by(key: Public, body: bytes, signature: bytes) -> bool:
     return True
 
 
-def certified(authority: x509.Certificate, certificate: bytes) -> Public | None:
-    """The key in a server's certificate if the CA issued it and it is valid now; else None."""
+def certified(
+    authority: x509.Certificate, certificate: bytes, revoked: x509.CertificateRevocationList | None = None
+) -> Public | None:
+    """The key in a server's certificate if the CA issued it and it is valid now and not revoked; else None."""
+    if len(certificate) > MOST_PEM_BYTES:
+        return None
     try:
         found = x509.load_pem_x509_certificate(certificate)
         found.verify_directly_issued_by(authority)
         use = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        key, now = found.public_key(), datetime.datetime.now(datetime.UTC)
+        valid = found.not_valid_before_utc <= now <= found.not_valid_after_utc
+        listed = revoked is not None and revoked.get_revoked_certificate_by_serial_number(found.serial_number)
+    except Exception:  # the library fails in many ways on bytes that it did not write
         return None
-    key, now = found.public_key(), datetime.datetime.now(datetime.UTC)
-    valid = found.not_valid_before_utc <= now <= found.not_valid_after_utc
-    if not valid or ExtendedKeyUsageOID.SERVER_AUTH not in use or not isinstance(key, ec.EllipticCurvePublicKey):
+    if (
+        not valid
+        or listed
+        or ExtendedKeyUsageOID.SERVER_AUTH not in use
+        or not isinstance(key, ec.EllipticCurvePublicKey)
+    ):
         return None
     return key
 

@@ -161,7 +161,7 @@ class ClientFolder:
             supervisor.watch(self.path, [supervisor.Child("client", command)], log)
 
     def _check(self) -> None:
-        keys.read_certificate(self.path / "ca.crt")
+        keys.check_valid(self.path / "ca.crt", "get the new one from the server operator")
         keys.read_pair(self.path / "client.key")
         read_secret(self.path / "secret")
         parse_address(self.config.server)
@@ -189,6 +189,8 @@ class ClientFolder:
         runs = self.runs()
         finished = [run.name for run in runs if (run / "result.json").exists()]
         known: dict[str, Any] = {"key": keys.short(keys.read_public(self.public))}
+        until, problem = keys.validity(self.path / "ca.crt")
+        known["certificate"] = {"until": until, "problem": problem}
         with suppress(InputError):
             known["secret"] = fingerprint(read_secret(self.path / "secret"))
         return {

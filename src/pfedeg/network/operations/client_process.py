@@ -73,7 +73,7 @@ def make_agent(client: ClientFolder, log: Callable[[str], None]) -> ClientAgent:
     secret, signer = read_secret(client.path / "secret"), keys.Signer(keys.read_pair(client.path / "client.key"))
 
     def trusted(certificate: bytes, body: bytes, signature: bytes) -> bool:
-        found = keys.certified(authority, certificate)
+        found = keys.certified(authority, certificate, keys.keep_revoked(client.path, authority, certificate))
         return found is not None and keys.signed_by(found, body, signature)
 
     return ClientAgent(
@@ -114,6 +114,12 @@ def _serve(client: ClientFolder, channel: ClientChannel, agent: ClientAgent, log
 
 def _explain(error: str) -> str:
     """What to do about a server that cannot be reached."""
+    if "certificate has expired" in error or "certificate is not yet valid" in error:
+        return (
+            "its certificate has expired (the server operator: pfedeg server renew), or this machine's clock is wrong"
+        )
+    if "certificate revoked" in error:
+        return "its certificate was revoked by `pfedeg server renew`: an old server, or someone who has its key"
     if "CERTIFICATE_VERIFY_FAILED" in error:
         return "its certificate does not match this client's ca.crt; get the right ca.crt from the server operator"
     if "Connection refused" in error or error.startswith("502"):

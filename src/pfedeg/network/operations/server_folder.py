@@ -4,6 +4,7 @@ import hmac
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pfedeg.network.channel import ClientStatus, RefusedError, RunEndedError, Un
 from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.enrollment import Enrollment
-from pfedeg.network.operations.nginx import configuration
+from pfedeg.network.operations.nginx import KEYS, configuration, enrolled_keys
 from pfedeg.training.run_folder import CHECKPOINT
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
@@ -81,6 +82,7 @@ class ServerFolder:
             content = {"host": host, "port": port, "pseudonyms": secret}
             write_private(folder / "server.json", (json.dumps(content, indent=2) + "\n").encode())
             write_bytes(folder / "nginx.conf", configuration(path, host, port, config.superlink_port).encode())
+            write_bytes(folder / KEYS, b"")
 
         create_folder(path, fill)
         path.chmod(0o700)
@@ -107,6 +109,24 @@ class ServerFolder:
         finally:
             channel.close()
 
+    def configure_proxy(self) -> None:
+        """Write the configuration of the proxy, also for a folder made by an earlier version."""
+        config = self.config
+        text = configuration(self.path, config.host, config.port, config.superlink_port)
+        write_bytes(self.path / "nginx.conf", text.encode())
+        self._write_keys()
+
+    def _write_keys(self) -> None:
+        """Let the proxy know the enrolled clients; one that runs reads them at once."""
+        found = enrolled_keys(map(keys.identity, self.enrollment.keys().values()))
+        write_bytes(self.path / KEYS, found.encode())
+        try:
+            running = json.loads((self.path / "run" / "processes.json").read_text(encoding="utf-8"))
+            if "nginx" in running and supervisor.find(self.path):
+                os.kill(int(running["nginx"]), signal.SIGHUP)
+        except (OSError, ValueError, TypeError):  # it is not running
+            pass
+
     def enroll(self, name: ClientId, public: Path) -> Any:
         """Let the owner of a public key take part under a name; the key."""
         name, key = self.enrollment.add(name, public)
@@ -118,11 +138,13 @@ class ServerFolder:
                     self.enrollment.remove(name)
                     text = "a removed key can be enrolled again only after `pfedeg server stop` and `start`"
                     raise InputError(f"{public}: the SuperLink refuses this key ({error}); {text}") from None
+        self._write_keys()
         return key
 
     def remove(self, name: ClientId) -> None:
         """Refuse a client from its next request on."""
         key = self.enrollment.remove(name)
+        self._write_keys()
         if supervisor.find(self.path):
             with self.channel() as channel:
                 channel.unregister(key)
@@ -154,6 +176,10 @@ class ServerFolder:
             "running": running,
             "address": self.config.url,
             "proxy": "nginx" if self.behind_proxy else "none",
+            "certificates": {
+                file: dict(zip(("until", "problem"), keys.validity(self.path / file), strict=True))
+                for file in ("server.crt", "ca.crt")
+            },
             "clients": clients,
             "runs": self.runs(),
         }

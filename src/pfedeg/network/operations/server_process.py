@@ -8,6 +8,7 @@ from functools import partial
 
 from pfedeg.errors import InputError, RunError
 from pfedeg.network.flower_install import OFFLINE, superlink_command
+from pfedeg.network.operations import certificates as keys
 from pfedeg.network.operations import supervisor
 from pfedeg.network.operations.nginx import find_nginx, is_loopback
 from pfedeg.network.operations.server_folder import ServerFolder
@@ -16,6 +17,7 @@ from pfedeg.network.operations.server_folder import ServerFolder
 def start(server: ServerFolder, proxy: bool = True) -> None:
     """Start SuperLink and proxy in the background."""
     supervisor.check_stopped(server.path)
+    _check_certificates(server)
     _check(server, proxy)
     command = ["server", "start", str(server.path), "--foreground", *([] if proxy else ["--no-proxy"])]
     supervisor.start(server.path, command, lambda: (server.path / "run" / "ready").exists())
@@ -24,6 +26,7 @@ def start(server: ServerFolder, proxy: bool = True) -> None:
 def serve(server: ServerFolder, log: Callable[[str], None], proxy: bool = True) -> None:
     """Run SuperLink and proxy until stopped."""
     with supervisor.lock(server.path):
+        _check_certificates(server)
         _check(server, proxy)
         run = server.path / "run"
         (run / "ready").unlink(missing_ok=True)
@@ -32,6 +35,7 @@ def serve(server: ServerFolder, log: Callable[[str], None], proxy: bool = True) 
             (run / "no-proxy").touch()
         children = [_superlink(server, log)]
         if proxy:
+            server.configure_proxy()
             command = [str(find_nginx()), "-e", f"{server.path}/log/nginx.log", "-c", f"{server.path}/nginx.conf"]
             children.append(supervisor.Child("nginx", command))
         try:
@@ -57,6 +61,11 @@ def _check(server: ServerFolder, proxy: bool) -> None:
             except OSError as error:
                 hint = "stop the program that uses it, or `pfedeg server init` a folder with another --port"
                 raise InputError(f"port {port} cannot be used: {error.strerror}; {hint}") from None
+
+
+def _check_certificates(server: ServerFolder) -> None:
+    keys.check_valid(server.path / "server.crt", f"`pfedeg server renew {server.path}` makes a new one")
+    keys.check_valid(server.path / "ca.crt", "make a new server folder, and give its ca.crt to the clients")
 
 
 def _superlink(server: ServerFolder, log: Callable[[str], None]) -> supervisor.Child:

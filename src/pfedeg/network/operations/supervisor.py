@@ -14,10 +14,11 @@ from typing import Any
 
 from pfedeg.errors import InputError, RunError
 from pfedeg.files import try_lock, write_json
-from pfedeg.processes import end_with_parent
+from pfedeg.processes import end_with_parent, memory_of_machine
 
 BACKOFF = (0.5, 30.0)  # seconds before a dead process is restarted: at first, and at most
 STABLE = 60.0  # seconds of running after which the backoff starts from its minimum again
+MOST_MEMORY = 0.8  # share of the machine's memory that one process may take
 MOST_LOG_BYTES = 10 << 20  # before a log is rotated
 RUNNING = "is already running; see `status`, or `stop` it first"
 
@@ -179,7 +180,7 @@ def _check(folder: Path, child: Child, log: Callable[[str], None]) -> None:
             stderr=output,
             env={**os.environ, **child.environment},
             process_group=0,
-            **end_with_parent(),
+            **end_with_parent(int(MOST_MEMORY * memory_of_machine())),
         )
     child.since = now
     log(f"{child.name} started as process {child.process.pid}")
