@@ -36,8 +36,16 @@ class Enrollment:
         """Whether a client may take part."""
         return Path(f"{self._path / safe_name(name)}.json").exists()
 
-    def add(self, name: ClientId, public: Path) -> tuple[ClientId, Any]:
-        """Enroll the owner of a public key under a name; the name in its normal form, and the key."""
+    def triples(self) -> dict[ClientId, int]:
+        """How many training triples the clients may have, for those that were enrolled with a number."""
+        entries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self._path.glob("*.json"))]
+        return {entry["name"]: int(entry["triples"]) for entry in entries if "triples" in entry}
+
+    def add(self, name: ClientId, public: Path, triples: int | None = None) -> tuple[ClientId, Any]:
+        """Enroll the owner of a public key under a name; the name in its normal form, and the key.
+
+        It may have as many training `triples` as given, by default any number.
+        """
         name, key = check_name(name), keys.read_public(public)
         for other, known in self.keys().items():
             if other == name:
@@ -46,7 +54,8 @@ class Enrollment:
                 raise InputError(f"{public}: this key already belongs to {other!r}; every client makes its own")
         file = self._path / safe_name(name)
         write_bytes(Path(f"{file}.pub"), keys.public_line(key, safe_name(name)).encode())
-        write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+        most = {} if triples is None else {"triples": triples}
+        write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")} | most)
         return name, key
 
     def remove(self, name: ClientId) -> Any:
