@@ -144,6 +144,11 @@ def test_a_client_is_enrolled_with_a_number_of_triples(server: ServerFolder, cli
     server.remove("atlas")
     server.enroll("atlas", client.public, 500)
     assert server.enrollment.triples() == {"atlas": 500}
+    (file,) = (server.path / "enrolled").glob("*.json")
+    for wrong in ("-1", "true", '"many"'):
+        file.write_text(f'{{"name": "atlas", "triples": {wrong}}}')
+        with pytest.raises(InputError, match=r"damaged \(triples is .*enroll the client again"):
+            server.enrollment.triples()
 
 
 def test_a_weak_or_foreign_key_is_not_enrolled(server: ServerFolder, tmp_path: Path) -> None:
