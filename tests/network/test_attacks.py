@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from loopback import SECRET, FakeSigner, Network, make_agents, start_run
+from pfedeg.errors import InputError
 from pfedeg.graphs.alignment import Rows
 from pfedeg.graphs.federation import Federation
 from pfedeg.graphs.knowledge_graph import SPLITS, KnowledgeGraph
@@ -16,6 +17,7 @@ from pfedeg.methods.registry import METHODS
 from pfedeg.models.registry import MODELS
 from pfedeg.network import request_manager
 from pfedeg.network.messages import Message, pack, split, unpack
+from pfedeg.network.server_transport import RemoteTransport
 from pfedeg.network.upload_limits import LEAST_CLIENTS, MOST_CLAIM, Sizes, UploadLimits, counted_triples
 from pfedeg.training.config import PRESETS, Config
 from pfedeg.training.local_run import Training
@@ -171,6 +173,22 @@ def test_the_number_of_triples_that_a_client_claims_is_bounded(federation: Feder
     run.run()
     assert "training changes it by" in run.history[0]["suspicious"]["atlas"]
     assert any("claims 549,755,813,888 training triples, many more than the others" in line for line in log)
+
+
+def test_a_client_cannot_claim_more_triples_than_it_is_enrolled_with(federation: Federation, tmp_path: Path) -> None:
+    requests = request_manager.RequestManager(
+        Network(make_agents(federation, tmp_path / "clients")),
+        "run",
+        {name: request_manager.Member(name.encode(), FakeSigner(name).verify) for name in CLIENTS},
+        sign=FakeSigner("server").sign,
+        certificate=b"certificate",
+        policy=request_manager.WaitPolicy(timeout=0.3, absent_timeout=0.2),
+        enrolled=lambda name: True,
+        log=lambda text: None,
+    )
+    told = "client 'atlas' claims 2,285 training triples, but is enrolled with 2,000 at most"
+    with pytest.raises(InputError, match=told):
+        RemoteTransport(requests, settings(), most_triples={"atlas": 2000, "census": 1964}).handshake()
 
 
 @pytest.mark.parametrize("robust", ["trimmed", "median"])

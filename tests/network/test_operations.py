@@ -140,6 +140,19 @@ def test_enrolling_checks_names_and_keys(server: ServerFolder, client: ClientFol
     assert not server.enrollment.contains("atlas")
 
 
+def test_a_client_is_enrolled_with_a_number_of_triples(server: ServerFolder, client: ClientFolder) -> None:
+    server.enroll("atlas", client.public)
+    assert server.enrollment.triples() == {}
+    server.remove("atlas")
+    server.enroll("atlas", client.public, 500)
+    assert server.enrollment.triples() == {"atlas": 500}
+    (file,) = (server.path / "enrolled").glob("*.json")
+    for wrong in ("-1", "true", '"many"'):
+        file.write_text(f'{{"name": "atlas", "triples": {wrong}}}')
+        with pytest.raises(InputError, match=r"damaged \(triples is .*enroll the client again"):
+            server.enrollment.triples()
+
+
 def test_a_weak_or_foreign_key_is_not_enrolled(server: ServerFolder, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     with pytest.raises(InputError, match="not a P-384 key"):

@@ -52,7 +52,10 @@ def server_init(folder: Path, host: str, port: int, pseudonyms: bool) -> None:
 @FOLDER
 @click.argument("name")
 @click.argument("public", metavar="KEY.pub", type=click.Path(path_type=Path))
-def server_enroll(folder: Path, name: str, public: Path) -> None:
+@click.option(
+    "--triples", type=click.IntRange(1), metavar="N", help="training triples that it may have at most  [default: any]"
+)
+def server_enroll(folder: Path, name: str, public: Path, triples: int | None) -> None:
     """Enrol a client with its public key.
 
     Works while the server is running. A removed key can be enrolled again only after the server is restarted.
@@ -65,7 +68,7 @@ def server_enroll(folder: Path, name: str, public: Path) -> None:
     from pfedeg.network.operations.certificates import short
     from pfedeg.network.operations.server_folder import ServerFolder
 
-    key = ServerFolder(folder).enroll(name, public)
+    key = ServerFolder(folder).enroll(name, public, triples)
     click.echo(f"enrolled {printable(name)}; compare the fingerprint of its key with the client: {short(key)}")
 
 

@@ -1,6 +1,7 @@
 """The round loop's transport to remote clients: requests of each kind, and checks of every response."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,13 @@ class RemoteTransport:
         *,
         names: Callable[[ClientId, ClientId], str] = lambda learner, name: name,
         log: Callable[[str], None] = lambda text: None,
+        most_triples: Mapping[ClientId, int] = MappingProxyType({}),
     ) -> None:
-        """names(learner, name) is the name under which one client knows another."""
+        """names(learner, name) is the name under which one client knows another.
+
+        `most_triples` says of some clients how many training triples they may claim to have.
+        """
+        self._most_triples = most_triples
         self._requests, self._config, self._names, self._log = requests, config, names, log
         self.shared = Shared({})
         self.latest: dict[ClientId, Upload] = {}
@@ -91,6 +97,10 @@ class RemoteTransport:
             raise InputError(f"the clients have different alignment secrets ({found}); all need the same file")
         self.triples = {name: message.integer("triples", 1) for name, message in hellos.items()}
         for name, message in sorted(hellos.items()):
+            most = self._most_triples.get(name, self.triples[name])
+            if self.triples[name] > most:
+                text = f"claims {self.triples[name]:,} training triples, but is enrolled with {most:,} at most"
+                raise InputError(f"client {name!r} {text}; ask its owner, then remove it or enrol it anew")
             sizes = f"{message.integer('entities'):,} entities, {self.triples[name]:,} training triples"
             self._log(f"client {name!r} accepts the run: {sizes}")
         for name, counted in counted_triples(self.triples).items():

@@ -21,23 +21,39 @@ class Enrollment:
 
     def keys(self) -> dict[ClientId, Any]:
         """The public key of every enrolled client, by name."""
+        found = {entry["name"]: keys.read_public(file.with_suffix(".pub")) for file, entry in self._entries().items()}
+        return dict(sorted(found.items()))
+
+    def triples(self) -> dict[ClientId, int]:
+        """How many training triples the clients may have, for those that were enrolled with a number."""
+        return {entry["name"]: entry["triples"] for entry in self._entries().values() if "triples" in entry}
+
+    def _entries(self) -> dict[Path, dict[str, Any]]:
+        """What is known of each client, by file."""
         found = {}
         for file in sorted(self._path.glob("*.json")):
+            hint = "remove it and enroll the client again"
             try:
-                name = load_json(file)["name"]
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                raise InputError(f"{file}: damaged ({error}); remove it and enroll the client again") from None
+                entry = load_json(file)
+                name, triples = entry["name"], entry.get("triples", 1)
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                raise InputError(f"{file}: damaged ({error}); {hint}") from None
             if not isinstance(name, str):
-                raise InputError(f"{file}: damaged (the name is not a text); remove it and enroll the client again")
-            found[name] = keys.read_public(file.with_suffix(".pub"))
-        return dict(sorted(found.items()))
+                raise InputError(f"{file}: damaged (the name is not a text); {hint}")
+            if type(triples) is not int or triples < 1:
+                raise InputError(f"{file}: damaged (triples is {triples!r:.80}, not a number of them); {hint}")
+            found[file] = entry
+        return found
 
     def contains(self, name: ClientId) -> bool:
         """Whether a client may take part."""
         return Path(f"{self._path / safe_name(name)}.json").exists()
 
-    def add(self, name: ClientId, public: Path) -> tuple[ClientId, Any]:
-        """Enroll the owner of a public key under a name; the name in its normal form, and the key."""
+    def add(self, name: ClientId, public: Path, triples: int | None = None) -> tuple[ClientId, Any]:
+        """Enroll the owner of a public key under a name; the name in its normal form, and the key.
+
+        It may have as many training `triples` as given, by default any number.
+        """
         name, key = check_name(name), keys.read_public(public)
         for other, known in self.keys().items():
             if other == name:
@@ -46,7 +62,8 @@ class Enrollment:
                 raise InputError(f"{public}: this key already belongs to {other!r}; every client makes its own")
         file = self._path / safe_name(name)
         write_bytes(Path(f"{file}.pub"), keys.public_line(key, safe_name(name)).encode())
-        write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+        most = {} if triples is None else {"triples": triples}
+        write_json(Path(f"{file}.json"), {"name": name, "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")} | most)
         return name, key
 
     def remove(self, name: ClientId) -> Any:

@@ -127,9 +127,9 @@ class ServerFolder:
         except (OSError, ValueError, TypeError):  # it is not running
             pass
 
-    def enroll(self, name: ClientId, public: Path) -> Any:
-        """Let the owner of a public key take part under a name; the key."""
-        name, key = self.enrollment.add(name, public)
+    def enroll(self, name: ClientId, public: Path, triples: int | None = None) -> Any:
+        """Let the owner of a public key take part under a name, with so many training triples at most; the key."""
+        name, key = self.enrollment.add(name, public, triples)
         if supervisor.find(self.path):
             with self.channel() as channel:
                 try:

@@ -58,7 +58,8 @@ def start_run(
             enrolled=server.enrollment.contains,
             log=log,
         )
-        return RemoteTransport(requests, config, names=server.name_for, log=log)
+        triples = server.enrollment.triples()
+        return RemoteTransport(requests, config, names=server.name_for, log=log, most_triples=triples)
 
     return ServerRun(config, connect, out=out, name=name, resume=resume, threads=threads)
 
