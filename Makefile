@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadfile
 
-.PHONY: demo federation-demo test test-all check docs notebook picture golden bench curves clean
+.PHONY: demo federation-demo test test-all test-fuzz check docs notebook picture golden bench curves clean
 
 demo: .venv/installed
 	$(BIN)/pfedeg demo
@@ -18,6 +18,10 @@ test: .venv/dev
 
 test-all: test .venv/pykeen
 	$(PYTEST) -m full
+	$(PYTEST) -m fuzz
+
+test-fuzz: .venv/dev
+	$(PYTEST) -m fuzz
 
 check: .venv/dev
 	$(BIN)/ruff check .
