@@ -94,9 +94,9 @@ def server_remove(folder: Path, name: str) -> None:
 @server.command("renew", context_settings=CONTEXT)
 @FOLDER
 def server_renew(folder: Path) -> None:
-    """Make a new key and certificate for the server, and revoke the old ones.
+    """Make a new key for the server, and revoke the old one.
 
-    They are signed by the same CA. Clients need no change: they get the list of revoked certificates with the next run.
+    The new certificate is signed by the same CA. Clients need no change: they get the list of revoked certificates with the next run.
 
     \b
     Example:
