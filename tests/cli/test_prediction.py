@@ -228,6 +228,10 @@ def test_similar_takes_top_like_predict(run: Path) -> None:
         (("--questions", "q.csv", "--head", "e14"), "cannot be combined with --head"),
         ((), "--relation: missing"),
         (("--head", "e14", "--relation", "left", "--heads"), "--heads: only allowed with --relation alone"),
+        (
+            ("--head", "e14", "--relation", "left", "--on-error", "skip"),
+            "--on-error skip: only allowed with --questions",
+        ),
         (("--head", "e14", "--relation", "left", "--min-score", "nan"), "--min-score: nan is not a number"),
     ],
 )

@@ -200,6 +200,7 @@ def graph(triples: Any) -> pfedeg.KnowledgeGraph:
         (lambda: train(Path("my-data")), "did you mean `pfedeg.Federation.read('my-data')`?"),
         (lambda: train(FEDERATION.graphs), "not a mapping; `pfedeg.Federation(graphs)` makes one from the clients'"),
         (lambda: train(pfedeg.Federation.world), "did you forget the parentheses?"),
+        (lambda: pfedeg.Federation.read(3), "expected the path of a folder or Parquet file, not 3"),  # type: ignore[arg-type]
         (lambda: train(None), "expected a Federation, not None; `pfedeg.Federation.read(path)` reads one"),
         (lambda: train(FEDERATION, "fede", learning_rate=0.1), "setting 'learning_rate'; did you mean 'lr'?"),
         (lambda: train(FEDERATION, "fede", learningRate=0.1), "setting 'learningRate'; did you mean 'lr'?"),

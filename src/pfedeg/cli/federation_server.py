@@ -96,7 +96,8 @@ def server_remove(folder: Path, name: str) -> None:
 def server_renew(folder: Path) -> None:
     """Make a new key for the server, and revoke the old one.
 
-    The new certificate is signed by the same CA. Clients need no change: they get the list of revoked certificates with the next run.
+    The new certificate is signed by the same CA. Clients need no change: they get the list of revoked certificates with
+    the next run.
 
     \b
     Example:

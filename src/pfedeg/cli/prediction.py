@@ -98,6 +98,8 @@ def predict(
         raise InputError("--relation: missing; give a relation, or a file of questions with --questions")
     if heads and (questions is not None or not many):
         raise InputError("--heads: only allowed with --relation alone")
+    if on_error == "skip" and questions is None:
+        raise InputError("--on-error skip: only allowed with --questions")
     min_score = -inf if min_score is None else min_score
     if isnan(min_score):
         raise InputError("--min-score: nan is not a number")

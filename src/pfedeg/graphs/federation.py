@@ -49,6 +49,8 @@ class Federation:
         With `naming`, names are rewritten as `pfedeg import` does, before the graph is split.
         "world" is the embedded federation, unless a file or folder of that name exists.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"expected the path of a folder or Parquet file, not {path!r:.80}")
         path = Path(path)
         if str(path) == "world" and not path.exists():
             return cls(read_clients(WORLD, 0, naming), "world")

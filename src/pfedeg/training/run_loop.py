@@ -321,7 +321,8 @@ class RunLoop(ABC):
         for name in dict.fromkeys((*wanted, *saved)):
             if saved.get(name) != wanted.get(name) and not (name == "rounds" and self._more_rounds):
                 text = f"contains a run with {name} = {saved.get(name)}, not {wanted.get(name)}"
-                raise InputError(f"{folder.path}: {text}; choose another --out, or give the same settings")
+                fix = "give the same settings" + (" or more rounds" if name == "rounds" and self._can_continue else "")
+                raise InputError(f"{folder.path}: {text}; choose another --out, or {fix}")
 
 
 def named_weights(shared: Shared, weights: Weights) -> dict[ClientId, dict[ClientId, float]]:
