@@ -311,6 +311,14 @@ def test_two_spellings_inside_a_client() -> None:
     assert map_names(woods, find_groups(woods)) == {" peru": "Peru", "León": "Leon"}
 
 
+def test_two_spellings_inside_a_client_do_not_hide_the_name_of_another() -> None:
+    woods = federation(ash=[("Peru", "r", "peru")], birch=[("http://x/PE", "r", "x")], cedar=[("PERU", "r", "x")])
+    woods = labelled(woods, birch={"http://x/PE": "Peru"})
+    assert variants_of(federation(ash=[("Peru", "r", "peru")], cedar=[("PERU", "r", "x")])).differences == {"case": 1}
+    new_names = map_names(woods, find_groups(woods))
+    assert len({new_names.get(name, name) for name in ("http://x/PE", "Peru", "peru", "PERU")}) == 1
+
+
 def test_a_map_takes_the_name_of_most_clients_and_unites_no_two_names_of_one() -> None:
     woods = federation(
         ash=[("http://x/PE", "r", "US"), ("us", "r", "a\tb")],

@@ -54,14 +54,16 @@ class Group:
     labels: Mapping[str, set[str]]
 
     def between(self) -> Iterator[Variant]:
-        """The variants between two clients, one for each pair of names."""
+        """The variants between two clients, one for each pair of names; spellings inside a client count as one name."""
         seen = set[tuple[str, str]]()
         firsts: dict[frozenset[str], ClientId] = {}
         for client, names in self.clients.items():
             firsts.setdefault(frozenset(names), client)
         for one, other in combinations(firsts, 2):
-            if len(one - other) == len(other - one) == 1:
-                first, second = *(one - other), *(other - one)
+            common = {fold(name) for name in one & other}
+            left, right = ({fold(name): name for name in sorted(names, reverse=True)} for names in (one, other))
+            if len(left.keys() - common) == len(right.keys() - common) == 1:
+                (first,), (second,) = ([own[key] for key in own.keys() - common] for own in (left, right))
                 if (first, second) not in seen and (second, first) not in seen:
                     seen.add((first, second))
                     yield self._variant(first, firsts[one], second, firsts[other])
