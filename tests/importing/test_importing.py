@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import NamedNode, Quad, RdfFormat, serialize
 
+import pfedeg
 from pfedeg.cli.main import cli
 from pfedeg.errors import InputError
 from pfedeg.graphs.federation import Federation
@@ -680,3 +681,9 @@ def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path, name: str) -> N
     }.get(name[2:], "<http://x/a> <http://x/n> <http://x/b> .\n")
     (tmp_path / name).write_text(content, encoding="utf-8-sig")
     assert brought(tmp_path / name, "--out", tmp_path / "out") == {("http://x/a", "http://x/n", "http://x/b")}
+
+
+def test_a_file_of_bytes_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "bytes.csv").write_bytes(bytes(range(128, 256)) * 3)
+    with pytest.raises(InputError, match=r"bytes\.csv, line 1: not valid UTF-8; is this file a table\?$"):
+        pfedeg.import_client(tmp_path / "bytes.csv")

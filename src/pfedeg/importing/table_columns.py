@@ -101,6 +101,8 @@ def _names(
         if header is not False and all(len(each) == 1 for each in found):
             return [each[0] for each in found], True
         if len(first) != 3:
+            if "\N{REPLACEMENT CHARACTER}" in ",".join(first).encode(errors="surrogateescape").decode(errors="replace"):
+                raise InputError(f"{source.name}, line 1: not valid UTF-8; is this file a table?")
             raise InputError(
                 f"{source.name}, line 1: {len(first)} columns ({', '.join(first)[:80]}); "
                 "add --columns for head, relation and tail, as in 1,2,3 or by name"

@@ -71,5 +71,6 @@ def _rows(path: Path) -> Iterable[dict[str, str | None]]:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from None
     if "relation" not in names or not {"head", "tail"} & set(names):
         found = ", ".join(names) or "nothing"
-        raise InputError(f"{path}: expected columns head, relation (and tail, to predict heads); found {found}")
+        expected = "expected columns head, relation (and tail, to predict heads) in the first line"
+        raise InputError(f"{path}: {expected}; found {found}")
     return rows
