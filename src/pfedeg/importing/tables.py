@@ -130,6 +130,8 @@ def _delimiter(source: Source, lines: Sequence[str]) -> str:
     if not best:
         names = ", ".join(DELIMITERS.values())
         shown = lines[0].strip()[:60] if lines else ""
+        if not _is_text(shown):
+            raise InputError(f"{source.name}, line 1: not valid UTF-8; is this file a table?")
         raise InputError(
             f"{source.name}, line 1: cannot split into three columns by {names}: {shown!r}; add --delimiter"
         )
