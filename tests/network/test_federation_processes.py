@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from loopback import Network, make_agents, start_run
-from pfedeg.checked_files import read_json
+from pfedeg.checked_files import parse_json, read_json
 from pfedeg.errors import InputError, RunError
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.channel import RefusedError, Request
@@ -172,7 +172,7 @@ class Running:
     def history(self) -> list[dict[str, Any]]:
         file = self.out / "history.jsonl"
         return (
-            [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            [parse_json(line) for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
             if (file.exists())
             else []
         )
