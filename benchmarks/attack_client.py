@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the network in memory
 
-from loopback import FakeSigner, Network, make_agents, start_run  # type: ignore[import-not-found]
+from loopback import FakeSigner, Network, make_agents, start_run  # type: ignore[import-not-found]  # in tests/
 from pfedeg.graphs.federation import Federation
 from pfedeg.network import request_manager
 from pfedeg.network.messages import Message, pack, split, unpack

@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # clients without a network
 
-from loopback import SECRET, FakeSigner, make_agents  # type: ignore[import-not-found]
+from loopback import SECRET, FakeSigner, make_agents  # type: ignore[import-not-found]  # in tests/
 from pfedeg.graphs.alignment import token
 from pfedeg.graphs.federation import Federation
 from pfedeg.network.messages import PROTOCOL, Message, pack, split, unpack

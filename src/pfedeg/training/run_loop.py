@@ -164,7 +164,7 @@ class RunLoop(ABC):
             self._snapshot = self._checkpoint_arrays(), self._checkpoint_fields()
             if self._checkpoint_due():
                 self.save()
-            yield replace(done, mix=None)  # whoever collects rounds must not collect the uploads of each
+            yield replace(done, mix=None)  # a list of rounds should not keep every upload
             if progress.stopped:
                 return
 
